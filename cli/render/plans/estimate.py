@@ -251,10 +251,12 @@ def _nearest(answer: Estimate, label: str, width: int) -> Iterator[Text]:
 
 def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> Iterator[Text]:
     indent = LABEL_WIDTH
-    place = f"{plan.place} ({plan.devices})"
+    places = [f"{plan.place} ({plan.devices})"]
+    if indent + cell_len(places[0]) > width:
+        places = [plan.place, f"({plan.devices})"]
     head = f"{label:<{indent}}"
     first, *more = packed(
-        [place, *_facts(plan)], width=width, indent=indent, separator=BETWEEN_FACTS
+        [*places, *_facts(plan)], width=width, indent=indent, separator=BETWEEN_FACTS
     )
     yield _labelled(f"{head}{first.strip()}", label)
     yield from (Text(rest) for rest in more)

@@ -283,6 +283,24 @@ def test_markdown(golden: Golden) -> None:
     golden(GOLDEN / "estimate.md", render_markdown(make_ranked_estimate()))
 
 
+def test_a_long_name_of_a_recommended_machine_stays_on_the_screen() -> None:
+    answer = make_ranked_estimate()
+    assert answer.best is not None
+    long = answer.best.offer.model_copy(
+        update={"instance_type": "gpu-b200-sxm_8gpu-160vcpu-1792gb", "region": "us-central1"}
+    )
+    plans = tuple(
+        one.model_copy(update={"offer": long}) if one is answer.best else one
+        for one in answer.plans
+    )
+    changed = answer.model_copy(update={"plans": plans})
+    lines = [one.plain for one in render_estimate(changed, model="model.py", width=80)]
+    at = next(i for i, line in enumerate(lines) if line.startswith("Recommended"))
+    assert lines[at].endswith("us-central1")
+    assert lines[at + 1].strip().startswith("(8 × H100-80GB-SXM)")
+    assert max(map(len, lines[at : at + 3])) <= 80
+
+
 def test_json(golden: Golden) -> None:
     golden(GOLDEN / "estimate.json", make_ranked_estimate().model_dump_json(indent=2) + "\n")
 
