@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 GOLDEN = sorted((HERE / "golden").glob("task-*.yaml"))
-READER = HERE.parent / "support" / "sky_tasks.py"
+READER = HERE.parents[1] / "support" / "sky_tasks.py"
 EXPECTED = {
     "aws": {
         "nodes": 2,
