@@ -11,7 +11,7 @@ from ....catalog.text.quantity import UNKNOWN, format_bytes, format_count
 from ....catalog.units import SECONDS_PER_HOUR
 from ....launcher.prepare.prepare import Prepared
 from ....launcher.skypilot.placement import Place
-from ....planner.plan.plan import CostLine
+from ....planner.plan.plan import CostLine, Plan
 
 LABEL_WIDTH = 20
 MINUTE_S = 60
@@ -45,12 +45,21 @@ def _trained(prepared: Prepared) -> Iterator[Text]:
     facts = [
         prepared.model,
         None if prepared.parameters is None else f"{format_count(prepared.parameters)} parameters",
-        f"{job.steps:,} steps of {plan.global_batch:,} samples",
+        _work(plan, job.steps),
         plan.precision,
         plan.frozen_precision and f"frozen parameters in {plan.frozen_precision}",
     ]
     yield Text(", ".join(fact for fact in facts if fact), style="bold")
     yield Text(f"data: {prepared.data}")
+
+
+def _work(plan: Plan, steps: int) -> str:
+    """Return how much is trained: steps of samples, with their tokens where the model has any."""
+    text = f"{steps:,} steps of {plan.global_batch:,} samples"
+    if plan.tokens_per_s is None:
+        return text
+    tokens = steps * plan.global_batch * plan.tokens_per_s / plan.samples_per_s
+    return f"{format_count(tokens)} tokens in {text}"
 
 
 def _sums(prepared: Prepared) -> Iterator[Text]:

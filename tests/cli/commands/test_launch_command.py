@@ -79,7 +79,7 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
     assert sent == f"  sent to each node   48 B, 1 file of {Path.cwd()}"
     said.remove(sent)
     assert said == [
-        "net, 124M parameters, 19,073 steps of 64 samples, bf16-amp",
+        "net, 124M parameters, 1.25B tokens in 19,073 steps of 64 samples, bf16-amp",
         "data: build_dataset() of net.py; 19,073 steps of 64 are 1,220,672 samples",
         f"Plan {plan.id}: 8 × A100-40GB-SXM · aws 1 × p4d.24xlarge us-east-1",  # noqa: RUF001
         "  at worst                   3.0 h        $66.01"
