@@ -7,6 +7,7 @@ holds, and values are read as `torch.load(weights_only=True)` reads them.
 
 from __future__ import annotations
 
+import enum
 import io
 import pickle
 from pathlib import Path, PurePosixPath
@@ -52,10 +53,21 @@ KNOWN = frozenset(
 """Module and name of all that `.metadata` is made of, beside torch's dtypes."""
 
 
+def _member(of: object, name: str) -> Any:
+    """Return a member of an enumeration: Python 3.11.0 to 3.11.3 write one as a `getattr`."""
+    if not (isinstance(of, enum.EnumMeta) and name in of.__members__):
+        raise pickle.UnpicklingError(
+            f"{METADATA_FILE} asks for {name!r} of something, which no checkpoint holds"
+        )
+    return of.__members__[name]
+
+
 class _Unpickler(pickle.Unpickler):
     """Makes what `.metadata` is made of, and nothing else."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if (module_name, global_name) == ("builtins", "getattr"):
+            return _member
         is_dtype = module_name == "torch" and isinstance(
             getattr(torch, global_name, None), torch.dtype
         )

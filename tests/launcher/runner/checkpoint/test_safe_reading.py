@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 
 from gpuplan.launcher.runner.checkpoint.reading import FAILURES
 from gpuplan.launcher.runner.checkpoint.safe_reading import METADATA_FILE, CheckpointReader, load
@@ -71,6 +73,38 @@ def test_metadata_that_ask_for_anything_else_run_nothing(tmp_path: Path) -> None
     with pytest.raises(AttributeError):  # As torch reads it, it does run.
         FileSystemReader(checkpoint).read_metadata()
     assert made.exists()
+
+
+class Member:
+    """What `getattr(of, name)` gives where it is read, as Python 3.11.2 writes an enumeration."""
+
+    def __init__(self, of: object, name: str) -> None:
+        self.asked = of, name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, self.asked
+
+
+def test_metadata_written_by_an_early_python_3_11_are_read(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path / "one", state(0.5))
+    found = FileSystemReader(checkpoint).read_metadata()
+    kept = Member(_MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT")
+    (checkpoint / METADATA_FILE).write_bytes(
+        pickle.dumps(dataclasses.replace(found, planner_data=kept))
+    )
+    read = CheckpointReader(checkpoint).read_metadata()
+    assert read.planner_data is _MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT
+    assert read.state_dict_metadata == found.state_dict_metadata
+
+
+@pytest.mark.parametrize(
+    "asked", [Member(torch.Size, "__init__"), Member(_MEM_FORMAT_ENCODING, "__class__")]
+)
+def test_no_other_attribute_is_read(tmp_path: Path, asked: Member) -> None:
+    checkpoint = saved(tmp_path / "one", state(0.5))
+    (checkpoint / METADATA_FILE).write_bytes(pickle.dumps(asked))
+    with pytest.raises(pickle.UnpicklingError, match="of something, which no checkpoint holds"):
+        CheckpointReader(checkpoint).read_metadata()
 
 
 def test_a_value_that_is_no_tensor_runs_nothing(tmp_path: Path) -> None:
