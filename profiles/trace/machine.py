@@ -167,6 +167,6 @@ class Machine:
 
 def _sizes_at(place: str) -> str:
     return (
-        f"--assume-size {place}=64 (or 64/sample, or 50%, of the values that are looked at; in a"
+        f"--assume-size {place}=64 (or 64/sample, or 50% of the values that are looked at; in a"
         " layer of experts tokens × k ÷ experts)."
     )
