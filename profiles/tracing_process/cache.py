@@ -33,6 +33,7 @@ CODE_THAT_TRACES = (
     "catalog/units.py",
     "catalog/vocabulary.py",
     "profiles/compared.py",
+    "profiles/missing_numerics.py",
     "profiles/passes/optimizers.py",
     "profiles/passes/storages.py",
     "profiles/profile.py",
