@@ -17,6 +17,7 @@ MAY_IMPORT_TORCH = ("profiles/", "launcher/runner", "examples/")
 MAY_PRINT = ("cli/", "examples/", "launcher/runner", "profiles/calibrate/check_curves.py")
 
 CLI_MAY_CALL = {
+    "gpuplan.launcher.local.machine.core_count",
     "gpuplan.launcher.local.run_folder.shown_path",
     *(
         f"gpuplan.launcher.prepare.request.parse_{what}"
@@ -31,7 +32,7 @@ CLI_MAY_CALL = {
     "gpuplan.profiles.user_model.spec.parse_params",
 }
 """What the command line calls below the api all the same: parsers of what is typed, sums over a
-record, and how a path is shown."""
+record, how many cores this machine has, and how a path is shown."""
 
 
 def package_files() -> list[Path]:
