@@ -48,6 +48,7 @@ def kept_plan(person: Person, instance_type: str) -> str:
     return found
 
 
+@pytest.mark.timeout(1500)
 def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     person: Person, tmp_path: Path
 ) -> None:
@@ -62,7 +63,7 @@ def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     person(*LAUNCH, plan, *many, *UNSTOPPED, "--autodown", "0", "--detach")
     record = person.record()
     assert (record["state"], record["plan"]) == ("running", plan)
-    until(lambda: bool(there(person)), timeout_s=120, every_s=2, what="a checkpoint")
+    until(lambda: bool(there(person)), timeout_s=600, every_s=2, what="a checkpoint")
     said = person("stop", record["run"])
     assert "it writes a checkpoint first" in said
     record = person.settled("stopped")
