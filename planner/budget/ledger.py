@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from ...catalog.terms.pricebook import Credit
 from ...catalog.units import SECONDS_PER_HOUR
-from ..cost.paid_whole import FURTHER, UNUSED, PaidWhole
+from ..cost.paid_whole import AFTER_HOURS, FURTHER, UNUSED, PaidWhole
 from ..cost.run_cost import UNIT
 from ..cost.tax import TAX
 from .fixed_rows import IdlePrice, fixed_rows
@@ -112,7 +112,7 @@ def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
     one, project = span.of, books.project
     cost = one.chosen(books.option)
     tax = next((line.unit_usd for line in cost.lines if line.name == TAX), None)
-    lines = [*run_lines(one, books.option), *_unused_term(span, books.option)]
+    lines = _with_terms(run_lines(one, books.option), span, cost)
     even = dict(shares_by_month(project.start, span.begin_h, span.end_h))
     first = _shares_of_begins(span, project) if cost.is_paid_first else {}
     for month in sorted({*even, *first}):
@@ -157,27 +157,60 @@ def _list_tax(tax: Decimal, rows: Sequence[Entry], net_usd: Decimal) -> Decimal 
     return quantum(tax) * listed / net_usd
 
 
-def _unused_term(span: Span, option: OptionName | None) -> Iterator[RunLine]:
-    """Yield what is left of the terms that are bought for these runs alone.
+def _with_terms(lines: list[RunLine], span: Span, cost: RunCostOf) -> list[RunLine]:
+    """Return lines with what is left of the terms that are bought for these runs alone.
 
-    And what hours cost above them that are taken on demand instead of one more term.
+    And with the hours that are taken on demand after them, instead of one more term: what those
+    cost above the term, whose price they have on the other lines; or, where they cost no more than
+    it, all that they cost, and then they are on no other line.
     """
-    cost = span.of.chosen(option)
     if cost.term_hours is None or cost.hour_usd is None:
-        return
-    lines = run_lines(span.of, option)
-    used_h = sum(line.quantity for line in lines if line.unit == UNIT)
-    share = None if cost.above_term_usd is None else 1 + cost.above_term_usd / cost.hour_usd
+        return lines
+    above_usd = cost.above_term_usd
+    share = None if above_usd is None else 1 + above_usd / cost.hour_usd
     whole = PaidWhole(lengths_s=(cost.term_hours * SECONDS_PER_HOUR,), hourly_share=share)
-    term_h = whole.paid_s((span.end_h - span.begin_h) * SECONDS_PER_HOUR) / SECONDS_PER_HOUR
-    beyond_h = max(0.0, span.end_h - span.begin_h - term_h) if share is not None else 0.0
-    machines = cost.nodes * span.at_once
-    left_h = (term_h + beyond_h) * machines - used_h
+    length_h = span.end_h - span.begin_h
+    term_h = whole.paid_s(length_h * SECONDS_PER_HOUR) / SECONDS_PER_HOUR
+    used_h = sum(line.quantity for line in lines if line.unit == UNIT)
+    after_h = 0.0
+    if above_usd is not None:
+        after_h = min(used_h, cost.nodes * _last_run_hours(span, max(0.0, length_h - term_h)))
+    found = list(lines)
+    if after_h and whole.costs_less_after:
+        found = _without_hours(lines, after_h)
+    left_h = term_h * cost.nodes * span.at_once + after_h - used_h
     if left_h > 0:
-        yield _hours("commitment", UNUSED, left_h, cost)
-    if beyond_h and cost.above_term_usd is not None:
-        line = _hours("commitment", FURTHER, beyond_h * machines, cost)
-        yield replace(line, unit_usd=cost.above_term_usd, list_unit_usd=None)
+        found.append(_hours("commitment", UNUSED, left_h, cost))
+    if after_h and above_usd is not None:
+        found.append(_after_term(after_h, above_usd, cost, is_alone=whole.costs_less_after))
+    return found
+
+
+def _last_run_hours(span: Span, last_h: float) -> float:
+    """Return the hours of runs in the last hours of a span: its last wave may have fewer runs."""
+    waves = math.ceil(span.of.runs / span.at_once)
+    in_last_h = min(last_h, (span.end_h - span.begin_h) / waves)
+    last_runs = span.of.runs - (waves - 1) * span.at_once
+    return last_runs * in_last_h + span.at_once * (last_h - in_last_h)
+
+
+def _without_hours(lines: Sequence[RunLine], hours: float) -> list[RunLine]:
+    """Return lines without so many instance-hours: of the longest first, which is the training."""
+    found = list(lines)
+    for place in sorted(range(len(found)), key=lambda i: -found[i].quantity):
+        if found[place].unit == UNIT:
+            taken_h = min(found[place].quantity, hours)
+            found[place] = replace(found[place], quantity=found[place].quantity - taken_h)
+            hours -= taken_h
+    return found
+
+
+def _after_term(hours: float, above_usd: Decimal, cost: RunCostOf, *, is_alone: bool) -> RunLine:
+    """Return the line of hours on demand after a term; alone, it holds all that they cost."""
+    kind, name = ("accelerators", AFTER_HOURS) if is_alone else ("commitment", FURTHER)
+    line = _hours(kind, name, hours, cost)
+    unit_usd = line.unit_usd + above_usd if is_alone else above_usd
+    return replace(line, unit_usd=unit_usd, list_unit_usd=None)
 
 
 def _at(month: Month, line: RunLine, project: Project) -> RunLine:

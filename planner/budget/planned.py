@@ -17,12 +17,13 @@ from ..plan.plan import CostLine, Plan
 from .project.experiment import Experiment
 from .report.rows import EntryKind, FrontPoint, OptionName
 
+TRAINING = "training"
 KINDS: Mapping[str, EntryKind] = {
     "provisioning": "start-up",
     "setup": "start-up",
     "staging": "start-up",
     "billing increment": "start-up",
-    "training": "accelerators",
+    TRAINING: "accelerators",
     "evaluation and slow steps": "evaluation",
     "checkpoints": "failures",
     "failures and restarts": "failures",
@@ -246,10 +247,16 @@ def _above_term_usd(lines: Sequence[CostLine]) -> Decimal | None:
 
 
 def _at_hour_of_term(lines: Sequence[CostLine]) -> Iterator[CostLine]:
-    """Yield lines, those of hours after a term at its price: a project buys terms for all runs."""
+    """Yield lines, with hours after a term among the training: a project buys terms for all runs.
+
+    Its ledger says itself which of their hours come after the terms.
+    """
+    after_h = sum(one.quantity for one in lines if one.name == AFTER_HOURS)
     for one in lines:
-        is_after = one.name == AFTER_HOURS
-        yield one.model_copy(update={"unit_usd": _hour_usd(lines)}) if is_after else one
+        if one.name == TRAINING:
+            yield one.model_copy(update={"quantity": one.quantity + after_h})
+        elif one.name != AFTER_HOURS:
+            yield one
 
 
 def before_discount(usd: Decimal, percent: Decimal | float | None) -> Decimal | None:

@@ -6,6 +6,7 @@ from datetime import date
 from typing import Literal
 
 from ....catalog.frozen import FrozenModel, Usd
+from ...cost.paid_whole import AFTER_HOURS
 from ...plan.payment import BuyingWay
 from ..money import dollars
 from ..project.lines import FundingKind
@@ -71,6 +72,11 @@ class Entry(FrozenModel):
         """US dollars at list prices, not rounded."""
         price = self.unit_usd if self.list_unit_usd is None else self.list_unit_usd
         return self.quantity * price
+
+    @property
+    def is_after_term(self) -> bool:
+        """Whether it is of hours on demand, of machines that were bought for a term before."""
+        return self.name == AFTER_HOURS
 
 
 class MoneyRange(FrozenModel):

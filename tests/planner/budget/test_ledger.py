@@ -20,6 +20,8 @@ from gpuplan.planner.budget.sums import (
     sums_by,
     sums_by_month,
 )
+from gpuplan.planner.cost.paid_whole import AFTER_HOURS, FURTHER, UNUSED
+from gpuplan.planner.cost.run_cost import UNIT
 from tests.support.projects import make_books, make_planned, make_project, make_run_cost
 
 IDLE = IdlePrice(usd_per_hour=Decimal("1.5"), accelerator="A10G", region="us-east-1")
@@ -169,6 +171,71 @@ def test_runs_that_end_soon_after_their_term_take_the_last_hours_on_demand() -> 
     cost = replace(make_run_cost(hours=170, term_hours=100.0), above_term_usd=Decimal("1.2"))
     rows = ledger(make_books(project_with(runs={"seeds": 1}, parallel=1), a=cost))
     assert total_usd(rows) == 200 * (cost.hour_usd or 0)
+
+
+def test_hours_after_a_term_that_cost_less_than_it_are_at_their_own_price() -> None:
+    """By hand: 130 hours are a term of 100 at $2, and 30 hours at $1.50."""
+    cost = replace(make_run_cost(hours=130, term_hours=100.0), above_term_usd=Decimal("-0.5"))
+    rows = ledger(make_books(project_with(parallel=1), a=cost))
+    assert total_usd(rows) == Decimal("245.00")
+    (after,) = [row for row in rows if row.name == "on demand after the commitment"]
+    assert (after.usd, after.unit_usd, after.quantity) == (Decimal(45), Decimal("1.5"), 30)
+    # They are hours of the runs, which no other row has.
+    assert after.kind == "accelerators"
+    assert sum(row.quantity for row in rows) == 130
+
+
+def test_on_demand_after_a_term_only_the_machines_that_run_are_paid() -> None:
+    """By hand: three runs of 100 h, two at a time; of the second 100 h one machine's are used."""
+    cost = replace(make_run_cost(hours=100, term_hours=150.0), above_term_usd=Decimal("1"))
+    rows = ledger(make_books(project_with(runs={"seeds": 3}, parallel=2), a=cost))
+    # Two terms of 150 h at $2 each, and 50 h of one machine at $3; a term's rest is 50 h.
+    assert total_usd(rows) == Decimal("750.00")
+    assert sum(row.usd for row in rows if row.name == "unused commitment") == Decimal("100.00")
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    hours=st.floats(1, 2_000),
+    term_h=st.floats(10, 3_000),
+    cents=st.integers(1, 50_000),
+    share=st.floats(0.05, 2.5),
+    seeds=st.integers(1, 12),
+    parallel=st.integers(1, 5),
+    development=st.floats(0, 2),
+    stopped=st.integers(0, 80),
+)
+def test_no_row_of_a_term_is_negative_and_the_terms_are_paid_whole(
+    hours, term_h, cents, share, seeds, parallel, development, stopped
+) -> None:
+    hour_usd = Decimal(cents) / 100
+    above_usd = (hour_usd * (Decimal(share) - 1)).quantize(Decimal("0.000001"))
+    cost = make_run_cost(hours=hours, usd_per_hour=str(hour_usd), term_hours=term_h)
+    disks = RunLine(kind="storage", name="disks", quantity=1, unit="run", unit_usd=Decimal(5))
+    cost = replace(cost, lines=(*cost.lines, disks), above_term_usd=above_usd)
+    project = project_with(
+        runs={"seeds": seeds},
+        parallel=parallel,
+        development=development,
+        stop_early={"share": f"{stopped}%", "at_progress": "20%"},
+    )
+    books = make_books(project, a=cost)
+    assume(too_late(books.spans()) is None)
+    rows = ledger(books)
+    for row in rows:
+        assert row.quantity > 0 and row.unit_usd >= 0 and row.usd >= 0, row
+        assert row.usd == rounded_usd(row.quantity, row.unit_usd)
+    # Each hour is paid once, and those after the terms at their own price.
+    hours_usd = sum((row.usd for row in rows if row.unit == UNIT), Decimal(0))
+    used_h = sum(line.quantity for line in run_lines(books.planned[0]) if line.unit == UNIT)
+    rest_h = sum(float(row.quantity) for row in rows if row.name == UNUSED)
+    after_h = sum(float(row.quantity) for row in rows if row.name in (FURTHER, AFTER_HOURS))
+    by_hand = float(hour_usd) * (used_h + rest_h) + float(above_usd) * after_h
+    assert float(hours_usd) == pytest.approx(by_hand, abs=0.01 * len(rows) + 0.01)
+    # Of a term nothing is left over that is not paid: used or not, it is whole.
+    (span,) = books.spans()
+    terms = (used_h + rest_h - after_h) / (term_h * span.at_once)
+    assert terms == pytest.approx(round(terms), abs=1e-3) or not rest_h
 
 
 def test_a_capacity_block_is_booked_whole_in_the_month_of_its_first_day() -> None:

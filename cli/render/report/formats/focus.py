@@ -143,6 +143,8 @@ def _description(entry: Entry) -> str:
 
 def _pricing(entry: Entry) -> str:
     """Return how the price comes about: Dynamic on the spot market, Committed for a term."""
+    if entry.is_after_term:
+        return "Standard"
     words = (entry.sku or "").lower().split()
     if "spot" in words:
         return "Dynamic"

@@ -165,6 +165,14 @@ def test_kinds_and_ways_to_pay_have_their_categories() -> None:
     assert paid == ["Standard", "Dynamic", "Committed", "Committed"]
 
 
+def test_hours_on_demand_after_a_term_are_at_no_committed_price() -> None:
+    report = every_kind()
+    term = report.entries[0].model_copy(update={"sku": "p5.48xlarge committed 1y"})
+    after = term.model_copy(update={"name": "on demand after the commitment"})
+    rows = rows_of(report.model_copy(update={"entries": (term, after)}))
+    assert [row["PricingCategory"] for row in rows] == ["Committed", "Standard"]
+
+
 def test_no_cell_is_a_formula() -> None:
     cells = {cell for row in rows_of(hostile_report()) for cell in row.values()}
     assert not [cell for cell in cells if cell.startswith(FORMULA_STARTS)]
