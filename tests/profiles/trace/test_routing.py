@@ -102,4 +102,4 @@ def test_the_number_that_is_named_is_that_of_an_even_router(layer: Layer) -> Non
 def test_a_mask_of_another_value_is_no_choice_of_experts() -> None:
     fix = refusal(by_another_value).fix or ""
     assert fix.startswith("state how many it finds in your training: --assume-size ")
-    assert "=64 (or 64/sample, or 50%, of the values that are looked at" in fix
+    assert "=64 (or 64/sample, or 50% of the values that are looked at" in fix
