@@ -8,8 +8,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from ...catalog.types import Provider
-from ...planner.cost.beside import AROUND_LINES, at_price
-from ...planner.cost.data_cost import data_lines
+from ...planner.cost.beside_machines.beside import AROUND_LINES, at_price
+from ...planner.cost.beside_machines.data_cost import data_lines
 from ...planner.plan.parts import SpotPriceRange
 from ...planner.plan.plan import DataLine, Plan
 from ..guard.orders import Orders

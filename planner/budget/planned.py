@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
-from ..cost.beside import FAILED_ATTEMPTS, IDLE_TAIL
+from ..cost.beside_machines.beside import FAILED_ATTEMPTS, IDLE_TAIL
 from ..cost.paid_whole import AFTER_HOURS, FURTHER, FURTHER_BLOCK, UNUSED, UNUSED_BLOCK
 from ..cost.run_cost import CENT, UNIT
 from ..cost.tax import TAX, tax_rate, taxed

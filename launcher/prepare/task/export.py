@@ -14,7 +14,7 @@ from ....catalog.errors import UsageError, did_you_mean
 from ....catalog.snapshot import Catalogue
 from ....catalog.version import VERSION
 from ....catalog.vocabulary import EXPORT_TOOLS, ExportTool
-from ....planner.cost.data_cost import LEAST_DISK_GB, SIZED_DISKS
+from ....planner.cost.beside_machines.data_cost import LEAST_DISK_GB, SIZED_DISKS
 from ....planner.plan.plan import Plan
 from ...frameworks import deepspeed
 from ...frameworks.accelerate import CONFIG_FILE

@@ -12,7 +12,7 @@ from typing import Any
 from ....catalog.terms.pricebook import Reservation
 from ....catalog.types import Accelerator, Instance
 from ....catalog.units import GIB
-from ....planner.cost.data_cost import SIZED_DISKS, disk_gb
+from ....planner.cost.beside_machines.data_cost import SIZED_DISKS, disk_gb
 from ....planner.plan.plan import Plan
 from ...bundle import PACKAGE
 from ...frameworks.launch import launch

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ....catalog.types import CPU_PREFIX
 from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
-from ...cost.dataset_cost import ranked_usd
+from ...cost.beside_machines.dataset_cost import ranked_usd
 from ...plan.answer.answer_parts import Recommended
 from ...plan.plan import Plan
 from ...plan.question import Money

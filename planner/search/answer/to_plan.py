@@ -8,7 +8,7 @@ from typing import Literal
 
 from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
-from ...cost.beside import (
+from ...cost.beside_machines.beside import (
     RACK_ACCELERATORS,
     around_lines,
     beside_tax_line,
@@ -17,9 +17,9 @@ from ...cost.beside import (
     spares_line,
     total_usd,
 )
+from ...cost.beside_machines.data_cost import data_lines
+from ...cost.beside_machines.dataset_cost import dataset_lines, known_usd
 from ...cost.commitment import commitment_use
-from ...cost.data_cost import data_lines
-from ...cost.dataset_cost import dataset_lines, known_usd
 from ...cost.deadline_ways import deadline_ways
 from ...cost.run_cost import run_cost, samples_of
 from ...cost.spot_moves import chance_while_moving, spot_price_range, with_moving_price

@@ -19,7 +19,7 @@ from ....catalog.spot import spot_status
 from ....catalog.terms.terms_of_offer import Term
 from ....catalog.types import Accelerator, EvictionRow, Instance, Offer, Provider, Region
 from ....catalog.vocabulary import Purchase
-from ...cost.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
+from ...cost.beside_machines.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
 from ...cost.paid_whole import PaidWhole
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ...hardware.cluster import Site

@@ -43,7 +43,7 @@ from gpuplan.launcher.skypilot.placement import (
     own_place,
     places,
 )
-from gpuplan.planner.cost.data_cost import disk_gb
+from gpuplan.planner.cost.beside_machines.data_cost import disk_gb
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CANARY = "hf_canaryCanaryCanary0123456789"

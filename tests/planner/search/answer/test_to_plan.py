@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.cost.beside import AROUND_LINES, total_usd
+from gpuplan.planner.cost.beside_machines.beside import AROUND_LINES, total_usd
 from gpuplan.planner.plan.plan import Plan, WholeJob
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.answer.recommended import cost_of

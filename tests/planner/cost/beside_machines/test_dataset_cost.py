@@ -6,8 +6,8 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.terms.storage import read_storage
-from gpuplan.planner.cost.beside import is_lower_bound
-from gpuplan.planner.cost.dataset_cost import (
+from gpuplan.planner.cost.beside_machines.beside import is_lower_bound
+from gpuplan.planner.cost.beside_machines.dataset_cost import (
     KEPT,
     MOVED,
     READ_AFAR,

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpuplan.planner.cost.data_cost import data_lines, disk_gb
+from gpuplan.planner.cost.beside_machines.data_cost import data_lines, disk_gb
 
 GIB = 2**30
 

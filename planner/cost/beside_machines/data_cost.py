@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ...catalog.terms.storage import PriceTier, StoragePrices, gb_bytes, storage_prices
-from ...catalog.units import GB, HOURS_PER_MONTH
-from ..plan.parts import DataLine
-from .run_cost import CENT
+from ....catalog.terms.storage import PriceTier, StoragePrices, gb_bytes, storage_prices
+from ....catalog.units import GB, HOURS_PER_MONTH
+from ...plan.parts import DataLine
+from ..run_cost import CENT
 
 SIZED_DISKS = ("aws", "gcp", "azure", "oci", "nebius")
 """Sellers whose machines have a disk of the size that is asked for, and billed apart."""

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ...catalog.terms.storage import dearest_usd_per_gb, gb_bytes, storage_prices
-from ...catalog.units import HOURS_PER_MONTH
-from ..plan.parts import DATASET_LINES, DataLine
-from ..plan.question import Work
+from ....catalog.terms.storage import dearest_usd_per_gb, gb_bytes, storage_prices
+from ....catalog.units import HOURS_PER_MONTH
+from ...plan.parts import DATASET_LINES, DataLine
+from ...plan.question import Work
+from ..tax import tax_rate, taxed
 from .data_cost import line_of
-from .tax import tax_rate, taxed
 
 KEPT, MOVED = DATASET_LINES
 READ_AFAR = "or data set read from afar in every epoch"

@@ -10,18 +10,18 @@ import math
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
-from ...catalog.terms.controllers import controller_machine, dearest_controller_usd_per_hour
-from ...catalog.terms.storage import dearest_usd_per_gb
-from ...catalog.units import SECONDS_PER_HOUR
-from ..goodput.own_stops import NO_OWN_STOPS, OwnStops, failed_attempts
-from ..goodput.priors import prior
-from ..plan.parts import CostLine, DataLine
+from ....catalog.terms.controllers import controller_machine, dearest_controller_usd_per_hour
+from ....catalog.terms.storage import dearest_usd_per_gb
+from ....catalog.units import SECONDS_PER_HOUR
+from ...goodput.own_stops import NO_OWN_STOPS, OwnStops, failed_attempts
+from ...goodput.priors import prior
+from ...plan.parts import CostLine, DataLine
+from ..launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
+from ..run_cost import CENT, UNIT
+from ..tax import TAX, tax_rate, tax_usd
+from ..whole_job import start_up_s
 from .data_cost import CHECKPOINTS, DISKS
 from .dataset_cost import KEPT, MOVED, dearest_usd
-from .launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
-from .run_cost import CENT, UNIT
-from .tax import TAX, tax_rate, tax_usd
-from .whole_job import start_up_s
 
 IDLE_TAIL = "idle tail"
 FAILED_ATTEMPTS = "failed attempts"

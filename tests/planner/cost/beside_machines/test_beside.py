@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpuplan.planner.cost.beside import (
+from gpuplan.planner.cost.beside_machines.beside import (
     AROUND_LINES,
     CONTROLLER,
     SPARES_SOURCE,
@@ -16,7 +16,7 @@ from gpuplan.planner.cost.beside import (
     spares_line,
     total_usd,
 )
-from gpuplan.planner.cost.data_cost import data_lines
+from gpuplan.planner.cost.beside_machines.data_cost import data_lines
 from gpuplan.planner.goodput.own_stops import OwnStops
 from gpuplan.planner.plan.plan import CostLine, DataLine
 

@@ -1,0 +1,1 @@
+"""What a job pays for beside its machines: disks, data, traffic, a controller, an idle tail."""
