@@ -1,4 +1,4 @@
-"""What this machine has for a run: its CUDA devices, its cores, a free port."""
+"""What this machine has for a run: its CUDA devices, its cores, its memory, a free port."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ASKING_LIMIT_S = 120.0
@@ -43,6 +44,61 @@ def core_count() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int | None:
+    """Return the memory that new processes can have at most, swap included; None: not known.
+
+    A container, or a group of a service, may be limited to less than the machine has. What files
+    take of that limit is given back when it is needed, so it counts as free.
+
+    Args:
+        root: where the system's own folders are.
+    """
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        held = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        available, swap = held["MemAvailable"], held.get("SwapFree", 0)
+    except (OSError, ValueError, LookupError):
+        return None
+    return min([available, *_left_of_limits(root)]) + swap
+
+
+def _left_of_limits(root: Path) -> Iterator[int]:
+    """Yield what each limit on this process, or on a group around it, leaves."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "")
+        elif "memory" in controllers.split(","):
+            top = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+        else:
+            continue
+        own = top / path.strip("/")
+        for folder in (own, *own.parents):
+            if not folder.is_relative_to(top):
+                break
+            left = _left_of_limit(folder, *names)
+            if left is not None:
+                yield left
+
+
+def _left_of_limit(folder: Path, limit: str, used: str, prefix: str) -> int | None:
+    """Return what the limit of one group leaves; None where it has none."""
+    try:
+        most = int((folder / limit).read_text())
+        now = int((folder / used).read_text())
+        lines = (folder / "memory.stat").read_text().splitlines()
+        parts = {name: int(size) for name, size in map(str.split, lines)}
+    except (OSError, ValueError):  # "max" is no number
+        return None
+    given_back = ("inactive_file", "active_file", "slab_reclaimable")
+    return max(0, most - now + sum(parts.get(prefix + name, 0) for name in given_back))
 
 
 def is_port_free(port: int) -> bool:

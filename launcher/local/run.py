@@ -25,6 +25,7 @@ from ..runner.job import Job, execution_of
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import local_data
 from . import run_folder
+from .host_memory import refuse_too_large
 from .machine import core_count, device_names
 from .options import (
     Note,
@@ -152,12 +153,14 @@ def execute(prepared: Prepared, *, on_note: Note) -> RunResult:
     """Run the processes until the last step, a signal or an error.
 
     Raises:
+        UsageError: the model is too large for the memory of this machine.
         GpuplanError: what went wrong, with the exit code it deserves.
     """
     job = prepared.job
     done = run_folder.already_done(job)
     if done is not None:
         return _result(prepared, done, began=False)
+    refuse_too_large(job, prepared.nproc, prepared.device)
     shown = run_folder.shown_path(job.out_dir)
     on_note(f"Results go to {shown}; the same command with --out-dir {shown} continues the run.")
     with run_folder.held(job.out_dir) as lock:

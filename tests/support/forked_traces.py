@@ -26,12 +26,14 @@ from types import SimpleNamespace
 from typing import Any
 
 TRACING = "gpuplan.profiles.tracing_process.child_main"
+COUNTING = "gpuplan.profiles.tracing_process.model_size_main"
 PRELOADED = (
     "sympy",
     "torch.fx.experimental.symbolic_shapes",
     "gpuplan.profiles.trace.trace",
     "gpuplan.profiles.user_model.forms",
     TRACING,
+    COUNTING,
 )
 MOST_BYTES = 1 << 20
 
@@ -93,8 +95,8 @@ class Started:
 
 
 def _start(command: Sequence[str], **streams: Any) -> Any:
-    """Start a process: what makes a Profile forked, and what measures one as ever."""
-    if command[-1] == TRACING:
+    """Start a process: what makes a Profile or counts forked, and what measures as ever."""
+    if command[-1] in (TRACING, COUNTING):
         return Started(command)
     return subprocess.Popen(command, **streams)
 
