@@ -144,13 +144,34 @@ def _machine(question: Question, catalogue: Catalogue, assumed: list[str]) -> Pr
         # Of "H100" and fsdp8 one node of eight is meant rather than eight nodes of one.
         exact = [o for o in fitting if o.one_node.per_node * (nodes or 1) == layout.accelerators]
         found = tuple(exact or fitting) or found
-    chosen = min(found, key=_order)
+    chosen = min(_connected(found, layout, nodes), key=_order)
     if len(found) > 1 or instance is None:
+        network = "" if chosen is min(found, key=_order) else " and a known network"
         assumed.append(
             f"{chosen.offer.provider} {chosen.offer.instance_type} {chosen.offer.region}, the"
-            f" cheapest with {chosen.one_node.per_node} × {chosen.accelerator.name}"  # noqa: RUF001
+            f" cheapest with {chosen.one_node.per_node} × {chosen.accelerator.name}{network}"  # noqa: RUF001
         )
     return chosen
+
+
+def _connected(
+    found: Sequence[PricedInstance], layout: Layout | None, nodes: int | None
+) -> list[PricedInstance]:
+    """Return the machines of which so many can be predicted: one, or with a known network."""
+
+    def many(one: PricedInstance) -> int:
+        return nodes or (1 if layout is None else layout.accelerators // one.one_node.per_node)
+
+    known = [o for o in found if many(o) < 2 or o.one_node.inter_link.bytes_per_s is not None]
+    if not known:
+        cheapest = min(found, key=_order)
+        offer = cheapest.offer
+        raise UsageError(
+            f"How fast the network between {many(cheapest)} machines {offer.instance_type} of"
+            f" {offer.provider} is, is not known, so that no step on them can be predicted.",
+            fix="give another --provider or --instance, or describe yours in a file for --offers.",
+        )
+    return known
 
 
 def _order(choice: PricedInstance) -> tuple[int, bool, float]:

@@ -249,6 +249,25 @@ def test_a_batch_that_nobody_said_is_that_of_an_estimate(toy: Profile, device: s
     assert f"micro-batch {found.today.micro_batch}" in found.assumed[-1]
 
 
+def test_of_several_machines_those_are_taken_whose_network_is_known(toy: Profile) -> None:
+    """The cheapest seller of eight H100 says nothing of what joins two such machines."""
+    eight = Machine(providers=("all",), accelerators=("H100:8",))
+    one, _ = setting_of(Question(machine=eight), toy, CATALOGUE)
+    assert one.choice.one_node.inter_link.bytes_per_s is None
+    dp16 = Choices(layouts=(parse_layout("dp16"),), micro_batches=(1,), grad_accums=(1,))
+    by_nodes = Question(machine=replace(eight, nodes=(2,)))
+    for question in (by_nodes, Question(machine=eight, choices=dp16)):
+        two, assumed = setting_of(question, toy, CATALOGUE)
+        assert two.nodes == 2
+        assert two.choice.one_node.inter_link.bytes_per_s is not None
+        assert two.choice.offer.instance_type in assumed[0]
+        assert assumed[0].endswith("and a known network")
+    seller, instance = one.choice.offer.provider, one.choice.offer.instance_type
+    named = replace(eight, providers=(seller,), instances=(instance,), accelerators=(), nodes=(2,))
+    with pytest.raises(UsageError, match=f"between 2 machines {instance} of {seller} is, is not"):
+        advise(Question(machine=named), toy, CATALOGUE)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
