@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from .paid_whole import LEAST_CHANCE, MICROSECONDS_PER_SECOND
 
 BY_THE_SECOND_S = 1.0
 """Bills in increments no longer are rounded up from the mean: a second is nothing of a job."""
+MOST_STOPS_OF_MEAN = 10
+"""Above which the chance of so many stops is nothing, whatever its digits say."""
 WIDE_INCREMENTS = 2.0
 """Of the runs between the ends of 80 %, from which on the last increment of a bill is half used on
 average: it is to 1e-5 then, by Poisson's sum over a normal distribution."""
@@ -95,6 +98,31 @@ def more_bills_us(billing: Provider | None, lengths: Lengths | None) -> int:
     if billing is None or lengths is None or not is_coarse(billing):
         return 0
     return _us(lengths.stops * (billing.billing_increment_s or 0.0) / 2)
+
+
+def more_bills_ends_us(billing: Provider | None, lengths: Lengths | None) -> tuple[int, int]:
+    """Return the same of runs with few stops and of runs with many, nine of ten on one side each.
+
+    Whole increments, as every bill is: a short run has no stop, and so no part of a further bill.
+    """
+    if billing is None or lengths is None or not is_coarse(billing):
+        return 0, 0
+    increment_us = _us(billing.billing_increment_s or 0.0)
+    few, many = (_stops_within(chance, lengths.stops) for chance in (0.1, 0.9))
+    return few // 2 * increment_us, -(-many // 2) * increment_us
+
+
+def _stops_within(chance: float, mean: float) -> int:
+    """Return the number of stops that runs do not pass with this chance, by Poisson."""
+    count, one = 0, math.exp(-mean)
+    below = one
+    while below < chance:
+        count += 1
+        one *= mean / count
+        below += one
+        if count > MOST_STOPS_OF_MEAN * (mean + 1):
+            break
+    return count
 
 
 def _us(seconds: float) -> int:

@@ -265,6 +265,24 @@ def test_what_is_expected_is_the_mean_of_the_bills_of_runs(
     assert float(said.usd_expected or 0) == pytest.approx(by_hand_usd, rel=0.005)
 
 
+@pytest.mark.parametrize("per_hour", [1e-4, 0.03, 0.5])
+@pytest.mark.parametrize("hours", [0.6, 2.3, 9.4])
+def test_the_ends_of_a_bill_are_bills_that_runs_have(hours: float, per_hour: float) -> None:
+    """Of a seller by the hour all bills are whole hours: part of one would be below nearly all."""
+    rates = {"per_hour": per_hour, "per_hour_low": per_hour, "per_hour_high": per_hour}
+    s = hours * 3600
+    found = launch_cost(
+        Estimated(value=s, low=s / 1.02, high=s * 1.02, basis="measured"),
+        nodes=1,
+        usd_per_hour=Decimal(100),
+        dearest_usd_per_hour=Decimal(100),
+        billing=VULTR,
+        stops=make_stops(**rates),
+    )
+    for end in (found.usd_low, found.usd_high, found.usd_worst):
+        assert end is not None and (end % 100 == 0 or end == found.usd_expected)
+
+
 def test_new_machines_after_a_stop_begin_a_bill_of_their_own() -> None:
     """Each is rounded up by half an hour on average: 40 h with some 4 stops are 2 h more."""
     often = make_stops(per_hour=0.1, per_hour_low=0.1, per_hour_high=0.1)
