@@ -15,6 +15,7 @@ from .kept import keep
 
 if TYPE_CHECKING:
     from ..catalog.embedded import Catalogue
+    from ..launcher.lifecycle.engine import Engine
     from ..launcher.local.actuals import Actuals
     from ..launcher.local.export_weights import ExportedWeights
     from ..launcher.local.run_request import RunRequest, RunResult
@@ -151,6 +152,7 @@ def launch(
     replan: bool = False,
     now: Callable[[], datetime] | None = None,
     unique: Callable[[], str] | None = None,
+    engine: Engine | None = None,
 ) -> Prepared:
     """Return a plan as the SkyPilot task that launches it, with what it costs.
 
@@ -175,6 +177,8 @@ def launch(
         replan: Whether to ask the plan's question again first.
         now: The clock, for names; default: the current local time.
         unique: Returns six characters that no other run has; default: drawn at random.
+        engine: What will rent it (`launches.context().engine`): what it lacks on this machine is
+            listed with all else that is missing; default: nobody asks.
 
     Raises:
         UsageError: The plan is stale, results would be lost, or what is asked for contradicts it.
@@ -231,6 +235,7 @@ def launch(
         folder=folder,
         now=clock,
         unique=unique or (lambda: uuid4().hex[:6]),
+        engine=engine,
     )
     notes = prepared.notes if unchecked is None else (*prepared.notes, unchecked)
     prepared = replace(prepared, project_file=of_file, notes=notes)

@@ -11,7 +11,7 @@ import click
 from ...catalog.errors import UsageError
 from ..options.launch import launch_options
 from ..options.launch_values import LaunchOptions, limits_of, refuse_contradictions, request_of
-from ..options.shared import GroupedCommand, output_options
+from ..options.shared import TYPED, GroupedCommand, output_options
 from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def command(plan_id: str | None, **options: Any) -> int:
     asked = LaunchOptions(**options)
     refuse_contradictions(asked)
     request = request_of(asked)
-    prepared = _prepared(plan_id, request, asked)
+    prepared = _prepared_or_ready_line(plan_id, request, asked)
     _check_capacity(prepared, asked)
     if asked.dryrun:
         _show(prepared, asked)
@@ -58,9 +58,27 @@ def command(plan_id: str | None, **options: Any) -> int:
     return _launch(prepared, request, asked)
 
 
+def _prepared_or_ready_line(
+    plan_id: str | None, request: LaunchRequest, asked: LaunchOptions
+) -> Prepared:
+    """Return the launch; where something is missing, the error ends in a line that can be pasted.
+
+    Raises:
+        MissingError: something is.
+    """
+    from ...launcher.prepare.missing import MissingError
+
+    try:
+        return _prepared(plan_id, request, asked)
+    except MissingError as error:
+        words = click.get_current_context().meta[TYPED]
+        raise error.with_line(("gpuplan", "launch", *words)) from None
+
+
 def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions) -> Prepared:
     from ... import api
     from ...profiles.user_model.spec import parse_params
+    from ..options.launches import make_context
 
     file, name = _project(asked.project)
     return api.launch(
@@ -74,6 +92,7 @@ def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions)
         project_file=file,
         pricebook=asked.pricebook,
         replan=asked.replan,
+        engine=None if asked.dryrun else make_context(quiet=True).engine,
     )
 
 

@@ -39,6 +39,10 @@ GROUPS = (
 """Headings of `--help`, in this order; options of no group come last, as "Other"."""
 
 
+TYPED = "gpuplan.typed"
+"""Key of the words after the name of a command, in the `meta` of its context."""
+
+
 class GroupedOption(click.Option):
     """An option with the heading of `--help` that it is listed under."""
 
@@ -54,6 +58,7 @@ class GroupedCommand(click.Command):
         """Parse the command line, and refuse one that contradicts itself."""
         words = tuple(args)
         rest = super().parse_args(ctx, args)
+        ctx.meta[TYPED] = words
         if not ctx.resilient_parsing:
             refuse_contradictions(ctx, words)
         return rest

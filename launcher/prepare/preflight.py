@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from ...catalog.errors import LimitError, NoFeasiblePlanError, UsageError
@@ -11,6 +11,7 @@ from ...planner.cost.launch_cost import LaunchCost
 from ...planner.plan.plan import Plan
 from ...profiles.user_model.spec import ModelSpec
 from ..skypilot.placement import NO_BUCKETS
+from .missing import MissingError, list_of_packages, place_for_results, refuse_all
 from .project import Project, needed_packages
 from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
 
@@ -31,7 +32,9 @@ def refuse_request(
         NoFeasiblePlanError: gpuplan's runner does not run the plan.
     """
     _refuse_unrunnable(plan, request)
-    _refuse_all([lambda: _refuse_loss(plan, request), *needs])
+    for option, text in (("--command", request.command), ("--setup", request.setup)):
+        refuse_keys(text or "", option)  # First: what follows may repeat the line that was typed.
+    refuse_all([lambda: _refuse_loss(plan, request), *needs])
     refuse_repeats(request.data)
     if request.guard.smoke and request.command is not None:
         raise UsageError(
@@ -43,8 +46,6 @@ def refuse_request(
             "--synthetic is for gpuplan's own runner; your own script reads its own data.",
             fix="leave --synthetic out.",
         )
-    for option, text in (("--command", request.command), ("--setup", request.setup)):
-        refuse_keys(text or "", option)
 
 
 def refuse_unmounted(cloud: str, request: LaunchRequest) -> None:
@@ -140,10 +141,11 @@ def refuse_missing_packages(
         return
     needed = needed_packages(spec)
     if needed:
-        raise UsageError(
+        raise MissingError(
             f"{spec.text} needs {', '.join(needed)}, and no file of {project.workdir} says which"
             " packages to install.",
             fix="write a requirements.txt there, or give --setup or --image docker:….",
+            commands=list_of_packages(needed, project.workdir),
         )
 
 
@@ -157,24 +159,6 @@ def _refuse_unrunnable(plan: Plan, request: LaunchRequest) -> None:
         )
 
 
-def _refuse_all(checks: Iterable[Callable[[], object]]) -> None:
-    """Raise what one of the checks raises, or one error with all that several raise."""
-    found: list[UsageError] = []
-    for check in checks:
-        try:
-            check()
-        except UsageError as error:
-            found.append(error)
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise UsageError(
-            f"{len(found)} things are missing before this can be launched."
-            + "".join(f"\n  {place}. {one.message}" for place, one in enumerate(found, 1)),
-            fix="".join(f"\n  {place}. {one.fix}" for place, one in enumerate(found, 1)),
-        )
-
-
 def _refuse_loss(plan: Plan, request: LaunchRequest) -> None:
     """Refuse a launch whose results would go with the machines."""
     ways = {
@@ -184,10 +168,11 @@ def _refuse_loss(plan: Plan, request: LaunchRequest) -> None:
     }
     given = [option for option, value in ways.items() if value is not None]
     if not given:
-        raise UsageError(
+        raise MissingError(
             "The machines go when the job is done, and checkpoints and results would go with them.",
             fix="give --outputs s3://bucket/folder, --shared a folder that all nodes have already,"
             " or for one node --fetch FOLDER to have them brought here first.",
+            options=place_for_results(plan, request),
         )
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} are both given.", fix="give one of them.")

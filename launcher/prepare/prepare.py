@@ -32,6 +32,7 @@ from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
 from ..guard.orders import Orders
 from ..labels import slug, with_store
+from ..lifecycle.engine import Engine
 from ..runner.input.amount import amount_words
 from ..runner.job import Job, write_atomically
 from ..skypilot.interfaces import Interfaces, interface_notes
@@ -50,6 +51,7 @@ from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
 from ..upload import Upload, keep_source, measure
+from .missing import needs_here
 from .money.purchase import Bought, bought, held_to_terms
 from .notes import launch_notes, term_text
 from .plan_choice import refuse_stale
@@ -186,6 +188,7 @@ def prepare(
     unique: Callable[[], str],
     own_stops: OwnStops = NO_OWN_STOPS,
     spot_prices: SpotPrices = NO_SPOT_PRICES,
+    engine: Engine | None = None,
 ) -> Prepared:
     """Return a launch, refused if it could lose results or its price is not known.
 
@@ -200,6 +203,7 @@ def prepare(
         unique: returns six characters that no other run has.
         own_stops: what stopped the user's own launches.
         spot_prices: of spot machines by place and day, as far as they were seen.
+        engine: what rents; what it lacks here is listed with all else. None: nothing is rented.
 
     Raises:
         UsageError: the plan is stale, or something that is asked for contradicts it.
@@ -210,7 +214,8 @@ def prepare(
     plan = given.plan
     refuse_unbought_block(plan)
     refuse_stale(given, catalogue)
-    refuse_request(plan, request, needs=_needs(spec, project, request))
+    here = [] if engine is None else needs_here(engine, plan, request)
+    refuse_request(plan, request, needs=[*here, *_needs(spec, project, request)])
     machines = bought(
         plan, request, catalogue, now=now(), own_stops=own_stops, spot_prices=spot_prices
     )

@@ -17,6 +17,7 @@ from fake_engine import FakeEngine
 from gpuplan import api
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
+from gpuplan.launcher.lifecycle.engine import NoEngineError
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store
@@ -299,6 +300,45 @@ def test_a_question_that_stood_until_the_deadline_rents_nothing(
     assert "--deadline is in" in capsys.readouterr().err
     assert engine.tasks == []
     assert api.launches.history(api.launches.context(engine=engine)) == []
+
+
+def test_all_that_is_missing_is_said_at_once_with_one_line_that_can_be_pasted(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def not_here() -> None:
+        raise NoEngineError("SkyPilot is not installed here.", fix="install it.")
+
+    monkeypatch.setattr(engine, "ready", not_here)
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    kept = _without_data("import click\ndef build_model(): ...\ndef build_dataset(): ...\n")
+    assert run(["launch", kept, "--secret", "HF_TOKEN", "--max-cost", "400"]) == 2
+    said = capsys.readouterr().err
+    assert "Error: 4 things are missing before this can be launched." in said
+    *_, head, line = said.splitlines()
+    assert head == "All of it, in one command:"
+    first, rest = line.strip().split(" && ", 1)
+    assert first == 'pip install "gpuplan[sky]" "skypilot[aws]"'
+    assert rest.startswith("read -rs HF_TOKEN && export HF_TOKEN && printf ")
+    assert "click==" in rest
+    typed = f"gpuplan launch {kept} --secret HF_TOKEN --max-cost 400 --fetch results"
+    assert rest.endswith(f"/requirements.txt && {typed}")
+    assert engine.tasks == []
+
+
+def test_a_dry_run_needs_neither_skypilot_nor_secrets(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(engine, "ready", lambda: pytest.fail("asked"))
+    assert run(["launch", plan.id, "--secret", "HF_TOKEN", "--dryrun"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == (f"  gpuplan launch {plan.id} --secret HF_TOKEN --dryrun --fetch results")
+    assert run(["launch", plan.id, "--secret", "HF_TOKEN", "--dryrun", "--fetch", "results"]) == 0
+
+
+def test_a_key_is_in_no_line_that_can_be_pasted(plan: Plan, capsys) -> None:
+    assert run(["launch", plan.id, "--command", f"train.py --token {CANARY}", "--dryrun"]) == 2
+    assert CANARY not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

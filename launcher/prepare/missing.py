@@ -1,0 +1,148 @@
+"""What is missing before a launch: listed at once, with one line for what a line can put right."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+
+from ...catalog.errors import UsageError
+from ...planner.plan.plan import Plan
+from ..lifecycle.engine import Engine, NoEngineError
+from ..skypilot.clouds import CLOUDS, credentials
+from .request import LaunchRequest
+
+IN_WORDS = ("put ", "bring ", "name ")
+"""How ways to log in begin that are no commands."""
+
+
+class MissingError(UsageError):
+    """Something is not there yet.
+
+    Args:
+        message: what.
+        fix: what to do about it, in words.
+        commands: of a shell, which do so.
+        options: of the launch itself, which do so.
+        by_hand: numbers of what neither does.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fix: str | None,
+        commands: Sequence[str] = (),
+        options: Sequence[str] = (),
+        by_hand: Sequence[int] = (),
+    ) -> None:
+        super().__init__(message, fix=fix)
+        self.commands = tuple(commands)
+        self.options = tuple(options)
+        self.by_hand = tuple(by_hand)
+
+    def with_line(self, typed: Sequence[str]) -> MissingError:
+        """Return it with one line to paste, which ends in the launch as it was typed."""
+        if not self.commands and not self.options:
+            return self
+        line = " && ".join([*self.commands, shlex.join([*typed, *self.options])])
+        places = ", ".join(map(str, self.by_hand))
+        head = f"All but {places}, which comes first" if places else "All of it"
+        return MissingError(self.message, fix=f"{self.fix}\n{head}, in one command:\n  {line}")
+
+
+def refuse_all(checks: Iterable[Callable[[], object]]) -> None:
+    """Raise what one of the checks raises, or one error with all that several raise."""
+    found: list[UsageError | NoEngineError] = []
+    for check in checks:
+        try:
+            check()
+        except (UsageError, NoEngineError) as error:
+            found.append(error)
+    if len(found) == 1:
+        raise found[0]
+    if not found:
+        return
+    missing = [one if isinstance(one, MissingError) else None for one in found]
+    raise MissingError(
+        f"{len(found)} things are missing before this can be launched."
+        + "".join(f"\n  {place}. {one.message}" for place, one in enumerate(found, 1)),
+        fix="".join(f"\n  {place}. {one.fix}" for place, one in enumerate(found, 1)),
+        commands=[line for one in missing if one is not None for line in one.commands],
+        options=[word for one in missing if one is not None for word in one.options],
+        by_hand=[place for place, one in enumerate(missing, 1) if one is None],
+    )
+
+
+def place_for_results(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
+    """Return the option that keeps the results of a launch which gives no place for them."""
+    if plan.nodes == 1 and not request.buys_spot(plan):
+        return ("--fetch", "results")
+    scheme = "gs" if plan.offer.provider == "gcp" else "s3"
+    return ("--outputs", f"{scheme}://YOUR-BUCKET/runs")
+
+
+def list_of_packages(modules: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """Return the command that writes down the packages of modules, in the versions of this machine.
+
+    Nothing where one of them is not installed here.
+    """
+    known = packages_distributions()
+    try:
+        named = sorted({known[one][0] for one in modules}, key=str.casefold)
+        lines = [f"{one}=={version(one)}" for one in named]
+    except (KeyError, PackageNotFoundError):
+        return ()
+    file = shlex.quote(str(folder / "requirements.txt"))
+    return (f"printf '%s\\n' {shlex.join(lines)} > {file}",)
+
+
+def needs_here(
+    engine: Engine,
+    plan: Plan,
+    request: LaunchRequest,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+) -> list[Callable[[], object]]:
+    """Return the checks of what renting needs on this machine: SkyPilot, and the secrets."""
+    return [
+        lambda: _refuse_no_engine(engine, plan, environment, home or Path.home()),
+        lambda: _refuse_unset(request, environment),
+    ]
+
+
+def _refuse_no_engine(
+    engine: Engine, plan: Plan, environment: Mapping[str, str], home: Path
+) -> None:
+    """Refuse a machine without SkyPilot; that no keys of the cloud lie here is said with it.
+
+    Keys alone refuse nothing: a machine may have a role, and SkyPilot a server of its own.
+    """
+    try:
+        engine.ready()
+    except NoEngineError as error:
+        packages, login = ["gpuplan[sky]"], None
+        for cloud, facts in CLOUDS.items():
+            if cloud.casefold() == plan.offer.provider:
+                packages.append(f"skypilot[{facts.extra}]")
+                login = None if credentials(home, environment)[cloud] else facts.login
+        commands = ["pip install " + " ".join(f'"{one}"' for one in packages)]
+        fix = f"install it: {commands[0]}"
+        if login is not None:
+            fix += f"; no keys of {plan.offer.provider} were found here: {login}"
+        if login is not None and not login.startswith(IN_WORDS):
+            commands.append(login.replace("; ", " && "))
+        raise MissingError(error.message, fix=f"{fix}.", commands=commands) from None
+
+
+def _refuse_unset(request: LaunchRequest, environment: Mapping[str, str]) -> None:
+    unset = [name for name in request.secrets if name not in environment]
+    if unset:
+        raise MissingError(
+            f"{', '.join(unset)} is not set in this shell, and the job needs it.",
+            fix="set it, then try again; its value is never kept.",
+            commands=[f"read -rs {name} && export {name}" for name in unset],
+        )

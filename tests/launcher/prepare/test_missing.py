@@ -1,0 +1,112 @@
+"""All that is missing before a launch: one list, and one line that puts right what a line can."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from answers import make_offer, make_plan
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.launcher.lifecycle.engine import NoEngineError
+from gpuplan.launcher.prepare.missing import (
+    MissingError,
+    list_of_packages,
+    needs_here,
+    place_for_results,
+    refuse_all,
+)
+from gpuplan.launcher.prepare.request import LaunchRequest
+
+TYPED = ("gpuplan", "launch", "24d0", "--param", "name=a b")
+
+
+def missing(*commands: str, options: tuple[str, ...] = ()) -> MissingError:
+    return MissingError("It is missing.", fix="bring it.", commands=commands, options=options)
+
+
+def raised(*errors: Exception) -> UsageError:
+    def check(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(UsageError) as caught:
+        refuse_all([lambda one=one: check(one) for one in errors])
+    return caught.value
+
+
+class NoSkyPilot:
+    def ready(self) -> None:
+        raise NoEngineError("SkyPilot is not installed here.", fix="install it.")
+
+
+class Ready:
+    def ready(self) -> None: ...
+
+
+def here(engine: object, request: LaunchRequest, home: Path, **environment: str) -> MissingError:
+    plan = make_plan()
+    checks = needs_here(engine, plan, request, environment=environment, home=home)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(MissingError) as caught:
+        refuse_all(checks)
+    return caught.value
+
+
+def test_the_line_does_the_commands_in_order_and_ends_in_what_was_typed() -> None:
+    error = raised(missing("first"), missing(options=("--fetch", "results")), missing("second"))
+    assert isinstance(error, MissingError)
+    fix = error.with_line(TYPED).fix or ""
+    assert fix.splitlines()[-2:] == [
+        "All of it, in one command:",
+        "  first && second && gpuplan launch 24d0 --param 'name=a b' --fetch results",
+    ]
+
+
+def test_what_no_command_does_is_named_by_its_number() -> None:
+    error = raised(UsageError("No data.", fix="write it."), missing("first"))
+    assert isinstance(error, MissingError)
+    assert "All but 1, which comes first, in one command:" in (error.with_line(TYPED).fix or "")
+    left = raised(UsageError("No data.", fix="write it."), UsageError("Old.", fix="renew it."))
+    assert isinstance(left, MissingError)
+    assert left.with_line(TYPED) is left
+
+
+def test_one_alone_keeps_its_words() -> None:
+    alone = raised(missing("first"))
+    assert isinstance(alone, MissingError)
+    assert (alone.with_line(TYPED).fix or "").startswith("bring it.\nAll of it, in one command:")
+
+
+def test_results_have_a_place_that_the_plan_allows() -> None:
+    one, many = make_plan(), make_plan(layout="fsdp16", nodes=2)
+    on_gcp = make_plan(nodes=2, layout="fsdp16", offer=make_offer(provider="gcp"))
+    spot = LaunchRequest(spot=True)
+    assert place_for_results(one, LaunchRequest()) == ("--fetch", "results")
+    assert place_for_results(many, LaunchRequest()) == ("--outputs", "s3://YOUR-BUCKET/runs")
+    assert place_for_results(one, spot) == ("--outputs", "s3://YOUR-BUCKET/runs")
+    assert place_for_results(on_gcp, LaunchRequest()) == ("--outputs", "gs://YOUR-BUCKET/runs")
+
+
+def test_the_list_of_packages_is_written_by_its_command(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (line,) = list_of_packages(["click", "yaml"], folder)
+    subprocess.run(["sh", "-c", line], check=True)
+    written = (folder / "requirements.txt").read_text().splitlines()
+    assert [one.partition("==")[0].lower() for one in written] == ["click", "pyyaml"]
+    assert all(one.partition("==")[2] for one in written)
+    assert list_of_packages(["click", "no_such_module"], folder) == ()
+
+
+def test_what_rents_is_installed_with_the_clouds_own_part_and_its_login(tmp_path: Path) -> None:
+    error = here(NoSkyPilot(), LaunchRequest(), tmp_path)
+    install = 'pip install "gpuplan[sky]" "skypilot[aws]"'
+    assert error.commands == (install, "aws configure")
+    assert "no keys of aws were found here: aws configure." in (error.fix or "")
+    known = here(NoSkyPilot(), LaunchRequest(), tmp_path, AWS_PROFILE="work")
+    assert (known.commands, known.fix) == ((install,), f"install it: {install}.")
+
+
+def test_a_secret_that_is_not_set_is_asked_for_and_never_shown(tmp_path: Path) -> None:
+    request = LaunchRequest(secrets=("HF_TOKEN", "WANDB_API_KEY"))
+    error = here(Ready(), request, tmp_path, HF_TOKEN="hf_x")
+    assert error.message.startswith("WANDB_API_KEY is not set")
+    assert error.commands == ("read -rs WANDB_API_KEY && export WANDB_API_KEY",)
