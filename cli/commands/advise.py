@@ -131,7 +131,9 @@ def command(model: str, **options: Any) -> int:
     form = chosen_format(asked.form, asked.out_file, FORMATS)
     write_output(_rendered(answer, form, asked), asked.out_file)
     if form != "json" and not asked.quiet:
-        for note in answer.notes:
+        from ..render.text.notes import joined_notes
+
+        for note in joined_notes(answer.notes):
             click.echo(f"Note: {note}.", err=True)
     helped = (*answer.changes, answer.together)
     fitting = any(one is not None and one.verdict == "makes_it_fit" for one in helped)

@@ -19,6 +19,7 @@ from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.plan import Plan
 from ..render.plans.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_items
 from ..render.report.figures import about_usd, usd
+from ..render.text.notes import joined_notes
 from ..render.text.wording import chance_text
 from .drawing import Bar, bars, part_bars
 from .front_chart import Point, cost_time_front
@@ -121,7 +122,7 @@ def estimate(key: str) -> View:
                 rows=tuple(_plan_row(plan) for plan in answer.plans),
                 empty=f"No plan is feasible. {answer.nearest_miss or ''}",
             ),
-            Lines(caption="Notes", lines=answer.notes),
+            Lines(caption="Notes", lines=tuple(joined_notes(answer.notes))),
         ),
     )
 

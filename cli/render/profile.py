@@ -12,6 +12,7 @@ from ...profiles.analysis.caching_allocator import MemoryReplay
 from ...profiles.analysis.costliest_kernels import KernelCost
 from ...profiles.profile import CATEGORIES, BlockGroup, Profile
 from .text.columns import Align, aligned, column_widths
+from .text.notes import joined_notes
 
 LABEL_WIDTH = 13
 BAR_WIDTH = 40
@@ -52,7 +53,7 @@ def render_profile(profile: Profile, step: StepSummary) -> list[Text]:
     lines += [Text(f"Costliest kernels of one step · {asked}", "bold")]
     lines += [Text(_order(step), "dim")]
     lines += _kernels(step.kernels, step.device_s)
-    notes = [Text(f"Note: {note}", "dim") for note in profile.notes]
+    notes = [Text(f"Note: {note}", "dim") for note in joined_notes(profile.notes)]
     return [*lines, Text(), *notes] if notes else lines
 
 

@@ -17,6 +17,7 @@ from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Plan
 from ..text.columns import SEPARATOR, packed
 from ..text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
+from ..text.notes import joined_notes
 from ..text.wording import REJECTIONS, describe_cost, describe_rejected, per_million, spot_marks
 from .plan_table import TIE, USE, PlanTable, rate_cell, split_blocks
 from .short_cells import short_devices, short_place
@@ -61,6 +62,8 @@ def render_estimate(
         own = _with_room(answer, own, most_lines - used)
     shown = answer.model_copy(update={"plans": (*own, *apart, *cpus)})
     table = PlanTable.of(shown, width)
+    # Rows that left may have been the only ones with a mark.
+    rest = [*_footer(shown, width, table.headings), *_next_step(answer, model, width)]
     rows = [table.header(), *table.rows(own), *table.rows(apart)]
     if cpus:
         rows += [Text("On host processors alone, for comparison:"), *table.rows(cpus)]
@@ -94,7 +97,8 @@ def _spaced(parts: list[list[Text]], rest: list[Text], screen_lines: int) -> lis
 
 def note_lines(answer: Estimate) -> list[str]:
     """Return what is said beside the answer, on standard error: notes that no warning repeats."""
-    return [f"Note: {note}." for note in answer.notes if note not in answer.warnings]
+    notes = [note for note in answer.notes if note not in answer.warnings]
+    return [f"Note: {note}." for note in joined_notes(notes)]
 
 
 def room_beside(notes: Iterable[str], width: int) -> int:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ....catalog.text.quantity import format_gib, format_part, format_samples
 from ..text.columns import packed
+from ..text.notes import joined_notes
 from .explain import memory_bars
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
         lines += [Text(), *_remedies(answer)]
     if answer.notes:
         lines.append(Text())
-    for note in answer.notes:
+    for note in joined_notes(answer.notes):
         first, *more = packed(f"Note: {note}".split(), width=width, indent=0, separator=" ")
         lines += [Text(first), *(Text(f"  {line}") for line in more)]
     return lines

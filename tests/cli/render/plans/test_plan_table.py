@@ -103,3 +103,26 @@ def test_without_notes_all_rows_stay() -> None:
     assert room_beside(note_lines(answer), 100) == 24
     all_rows = render_estimate(answer, model="model.py", width=100)
     assert render_estimate(answer, model="model.py", width=100, most_lines=24) == all_rows
+
+
+def test_the_legend_has_the_marks_of_the_rows_that_are_left_alone() -> None:
+    """A mark that no row shows would be looked for in vain."""
+    answer = answer_of(12)
+    risky = [
+        one.model_copy(update={"runnable": False, "p_oom": 0.9}) if one.position == 11 else one
+        for one in answer.plans
+    ]
+    answer = answer.model_copy(update={"plans": tuple(risky)})
+
+    def legend(most_lines: int | None) -> str:
+        lines = render_estimate(answer, model="model.py", width=100, most_lines=most_lines)
+        return "\n".join(line.plain for line in lines)
+
+    assert "not run: see show" in legend(None)
+    assert "not run" not in legend(16) and "≈11" not in legend(16)
+
+
+def test_notes_of_several_lines_take_the_room_of_one() -> None:
+    notes = tuple(f"model.py:{line} reads a value with .item()" for line in (4, 7, 9))
+    answer = answer_of(2).model_copy(update={"notes": notes})
+    assert note_lines(answer) == ["Note: model.py:4, :7 and :9 each reads a value with .item()."]
