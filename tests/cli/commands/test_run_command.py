@@ -192,6 +192,25 @@ def test_a_fault_of_the_file_is_told_once_with_its_line(model: Path, capfd) -> N
     assert "in compute_loss" in (model.parent / "out" / "traceback.txt").read_text()
 
 
+def test_after_a_fault_of_the_file_the_command_that_is_said_goes_on(model: Path, capfd) -> None:
+    fails = "    if list((Path(__file__).parent / 'out').glob('checkpoints/step-*/run.json')):\n"
+    fails += "        raise RuntimeError('the data ends here')\n"
+    broken = "from pathlib import Path\n" + MODEL.replace(
+        "    time.sleep", fails + "    time.sleep"
+    )
+    model.write_text(broken)
+    words = ["run", "net.py", "--device", "cpu", "--steps", "9", "--checkpoint-every", "2"]
+    assert cli([*words, "--out-dir", "out"]) == 1
+    err = capfd.readouterr().err
+    newest = sorted((model.parent / "out" / "checkpoints").glob("step-*"))[-1]
+    step = int(newest.name[5:])
+    said = f"The same command with --out-dir out continues from the checkpoint of step {step}."
+    assert said in err
+    model.write_text(MODEL)
+    assert cli([*words, "--out-dir", "out"]) == 0
+    assert f"continuing from {newest.name} " in capfd.readouterr().err
+
+
 def test_a_plan_that_is_not_run_has_its_own_code(model: Path, capfd) -> None:
     plan = make_plan(layout="dp1", micro_batch=1, grad_accum=1, precision="fp8")
     (model.parent / "plan.json").write_text(plan.model_dump_json())

@@ -17,6 +17,7 @@ from gpuplan.launcher.local import options, run, run_folder
 from gpuplan.launcher.local.run import Prepared, prepare
 from gpuplan.launcher.local.run_outcome import outcome
 from gpuplan.launcher.local.run_request import RunRequest
+from gpuplan.launcher.process_group import Ended
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.plan_file import given_plan
@@ -299,6 +300,53 @@ def test_a_signal_before_the_first_step_has_the_code_of_a_shell(job: Job) -> Non
     with pytest.raises(GpuplanError, match="ended before it could record") as raised:
         outcome(job, code=-signal.SIGTERM, stopped_by=signal.SIGTERM)
     assert raised.value.exit_code == 143
+
+
+@pytest.fixture
+def execute(ask, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Job], object]], list[str]]:
+    """Return a function that runs processes which fail, and returns what was told meanwhile."""
+
+    def executed(leaves: Callable[[Job], object]) -> list[str]:
+        prepared, notes = ask(steps=30), []
+
+        def run_child(*_arguments: Any, **_how: Any) -> Ended:
+            leaves(prepared.job)
+            return Ended(code=1, signals=())
+
+        monkeypatch.setattr(run, "run_child", run_child)
+        monkeypatch.setattr(run, "refuse_too_large", lambda *_run: None)
+        with pytest.raises(GpuplanError):
+            run.execute(prepared, on_note=notes.append)
+        return notes
+
+    return executed
+
+
+def test_after_a_failure_the_command_that_goes_on_is_said_with_the_newest_checkpoint(
+    execute, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def leaves(job: Job) -> None:
+        for step in (10, 1_020):
+            checkpoint(job.checkpoints, step)
+        fail(job)
+
+    said = "The same command with --out-dir out continues from the checkpoint of step 1,020."
+    assert execute(leaves)[-1] == said
+
+
+@pytest.mark.parametrize("kept", [(), (20,)], ids=["no checkpoint", "the error says it itself"])
+def test_a_command_that_goes_on_is_said_once_and_only_where_there_is_one(
+    execute, kept: tuple[int, ...]
+) -> None:
+    def leaves(job: Job) -> None:
+        for step in kept:
+            checkpoint(job.checkpoints, step)
+        again = "the same command continues from the checkpoint of step 20." if kept else "Mend it."
+        fail(job, fix=again)
+
+    assert not [note for note in execute(leaves) if "continues from" in note]
 
 
 def test_a_finished_run_is_not_run_again(job: Job) -> None:
