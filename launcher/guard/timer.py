@@ -167,6 +167,9 @@ class Timer:
         self._tell(f"this machine ends: {why}.")
         for pid in self._guards():
             kill(pid, signal.SIGTERM)
+            # One that was stopped (SIGSTOP) would pass nothing on; others do not notice.
+            for each in (pid, *descendants(pid)):
+                kill(each, signal.SIGCONT)
         until_s = time.monotonic() + self._orders.grace_s + LAST_S
         while self._guards() and time.monotonic() < until_s:
             time.sleep(min(1.0, self._wanted.poll_s))

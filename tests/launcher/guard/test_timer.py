@@ -191,8 +191,9 @@ def test_a_second_set_up_takes_the_place_of_the_first_one_s_timer(node: Timed) -
     wait(node.off.exists, "the new orders do not hold")
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["forgets its limits", "was stopped"])
 def test_at_the_last_limit_the_run_writes_a_checkpoint_and_then_the_machine_goes(
-    node: Timed,
+    node: Timed, stopped: bool
 ) -> None:
     saved, up = node.home / "saved", node.home / "up"
     node.timer(orders={"max_hours": 3.0 / 3600, "grace_s": 0.0, "tail_s": 0.0, "poll_s": 600.0})
@@ -200,6 +201,8 @@ def test_at_the_last_limit_the_run_writes_a_checkpoint_and_then_the_machine_goes
     words = ["sh", "-c", SAVES.format(saved, up)]
     run = subprocess.Popen([*words, "guard", node.path, "--"], env=node.environment())
     wait(up.exists, "no run")
+    if stopped:
+        run.send_signal(signal.SIGSTOP)
     node.begin(1 << 30)
     wait(node.off.exists, "it was not powered off")
     assert saved.stat().st_mtime <= node.off.stat().st_mtime
