@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.terms.blocks import block_days, block_lost_s
 from gpuplan.catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
-from gpuplan.planner.cost.launch_cost import launch_cost
+from gpuplan.planner.cost.launch_cost import LaunchCost, launch_cost
 from gpuplan.planner.cost.paid_whole import PaidWhole
 from gpuplan.planner.cost.whole_job import start_up_s
 
@@ -42,6 +43,12 @@ FILLED = (0.3, 1.6)
 ON_DEMAND_OVER_TERM = {1: Decimal("1.6"), 3: Decimal("2.2")}
 """What an hour on demand costs over one of a term of so many years. Of the catalogue's terms, which
 are Google Cloud's, 1.44 to 1.60 of one year and 2.2 to 2.95 of three."""
+NO_INTERVAL = "no interval"
+"""A mix has a mean and a chance of the deadline alone (`planner/goodput/purchase_mix.py`)."""
+TAIL = 0.1
+"""Share of the runs beyond each end of an interval of 80 %."""
+CLOSE, CENT_USD = 1e-5, 0.01
+"""Dollars that are the same: a bill is rounded to a cent, and a simulated one is not."""
 HEAD = "| kind | hours | dollars | chance of a deadline, points | in the 80 % interval |"
 KINDS: dict[str, Callable[[Rng], Case]] = {
     "on demand": lambda rng: a_case(0, rng),
@@ -91,12 +98,11 @@ def _of_hourly(make: Callable[[Rng], Case], cases: int, draws: int, rng: Rng) ->
     for zones in sorted({one.zones for one in these}):
         for batch in _batches([one for one in these if one.zones == zones]):
             found += compared(batch, draws, rng)
-    shares = [one.coverage for one in found]
     return (
         _percent(one.mean for one in found),
         _percent(one.billed for one in found),
         _points(one.chance for one in found),
-        f"{100 * min(shares):.1f}–{100 * max(shares):.1f} %",
+        _coverages([one.coverage for one in found]),
     )
 
 
@@ -109,7 +115,7 @@ def _of_mix(cases: int, draws: int, rng: Rng, *, as_launched: bool) -> tuple[str
         _percent(one.elapsed for one in found),
         _percent(one.usd for one in found),
         _points(one.chance for one in found),
-        "no interval",
+        NO_INTERVAL,
     )
 
 
@@ -122,21 +128,23 @@ def _of_increments(increment_s: float, cases: int, draws: int, rng: Rng) -> tupl
     billing = next(
         one for one in load_catalogue().providers.values() if one.billing_increment_s == increment_s
     )
-    off = []
+    off, covered = [], []
     for batch in _batches(these):
         found = simulated(batch, draws, rng, begun_s=start_up_s(), increment_s=increment_s)
-        billed_s = found.rounded_s.reshape(len(batch), draws).mean(axis=1)
+        billed_s = found.rounded_s.reshape(len(batch), draws)
         for case, seconds in zip(batch, billed_s, strict=True):
-            said = launch_cost(
+            cost = launch_cost(
                 case.training_s,
                 nodes=1,
                 usd_per_hour=Decimal(100),
                 dearest_usd_per_hour=Decimal(100),
                 billing=billing,
                 stops=case.stops,
-            ).usd_expected
-            off.append(float(said or 0) / (100 * float(seconds) / SECONDS_PER_HOUR) - 1)
-    return ("as on demand", _percent(off), "as on demand", "as on demand")
+            )
+            bills_usd = 100 * seconds / SECONDS_PER_HOUR
+            off.append(float(cost.usd_expected or 0) / float(bills_usd.mean()) - 1)
+            covered.append(_covered(cost, bills_usd))
+    return ("as on demand", _percent(off), "as on demand", _dollars_covered(covered))
 
 
 def _short(rng: Rng) -> Case:
@@ -151,14 +159,17 @@ def _of_paid_whole(
 ) -> tuple[str, ...]:
     """Return the cells of what is paid before a run begins; its hours are those on demand."""
     these = [_filling(whole, rng) if filled else a_case(0, rng) for _ in range(cases)]
-    off_usd, off_chance = [], []
+    off = []
     for batch in _batches(these):
         elapsed_s = simulated(batch, draws, rng).elapsed_s.reshape(len(batch), draws)
         for case, took_s in zip(batch, elapsed_s, strict=True):
-            usd, chance = _off(whole, case, took_s + start_up_s())
-            off_usd.append(usd)
-            off_chance.append(chance)
-    return ("as on demand", _percent(off_usd), _points(off_chance), "not compared")
+            off.append(_off(whole, case, took_s + start_up_s()))
+    return (
+        "as on demand",
+        _percent(one.usd for one in off),
+        _points(one.chance for one in off),
+        _dollars_covered([one.covered for one in off]),
+    )
 
 
 def _filling(whole: PaidWhole, rng: Rng) -> Case:
@@ -177,10 +188,29 @@ def _lasting(case: Case, seconds: float) -> Case:
     return replace(case, training_s=old.model_copy(update=scaled))
 
 
-def _off(whole: PaidWhole, case: Case, took_s: np.ndarray) -> tuple[float, float]:
-    """Return by how much the bill is off, and the chance to end within what is paid first.
+class _Off(NamedTuple):
+    """What is paid before a run begins, against the simulation."""
 
-    The bills of the simulated runs are counted here with arrays, run by run.
+    usd: float
+    """Closed form over simulation, less 1."""
+    chance: float
+    """Difference of the chance to end within what is paid first."""
+    covered: _Covered
+
+
+class _Covered(NamedTuple):
+    """The interval of dollars against the simulation."""
+
+    share: float
+    """Of the simulated bills, in it."""
+    ends_at_mean: bool
+    """Whether the mean is an end: an interval holds it, though nine of ten bills be below."""
+
+
+def _off(whole: PaidWhole, case: Case, took_s: np.ndarray) -> _Off:
+    """Return how far the bill and its chances are from those of the simulated runs.
+
+    Their bills are counted here with arrays, run by run.
     """
     cost = launch_cost(
         case.training_s,
@@ -200,9 +230,32 @@ def _off(whole: PaidWhole, case: Case, took_s: np.ndarray) -> tuple[float, float
         paid_s = usable_s = _cheapest_terms_s(whole.lengths_s[0], float(share), expected_s[0])
     over_s = np.maximum(0.0, took_s - usable_s)
     more_s = _whole_lengths(whole, over_s)[0] if share is None else float(share) * over_s
-    usd = float((paid_s + more_s).mean() / SECONDS_PER_HOUR)
+    bills_usd = (paid_s + more_s) / SECONDS_PER_HOUR
     said = cost.run.chance_within(float(usable_s - start_up_s()))
-    return float(cost.usd_expected) / usd - 1, said - float((took_s <= usable_s).mean())
+    return _Off(
+        usd=float(cost.usd_expected) / float(bills_usd.mean()) - 1,
+        chance=said - float((took_s <= usable_s).mean()),
+        covered=_covered(cost, bills_usd),
+    )
+
+
+def _covered(cost: LaunchCost, bills_usd: np.ndarray) -> _Covered:
+    """Return the share of bills between the ends of 80 %, where many may be just as much as an end.
+
+    Runs that end within what is paid first all pay the same. Of bills that are equal to an end,
+    as many count as beyond it as make a tenth of all, but no more than there are: then 80 % is what
+    an interval has whose ends are the 10th and 90th percentile.
+    """
+    if cost.usd_low is None or cost.usd_high is None:
+        raise SystemExit("A run without an expected time cannot be compared.")
+    low_usd, high_usd = float(cost.usd_low), float(cost.usd_high)
+    close_usd = max(CENT_USD, CLOSE * high_usd)
+    below = (bills_usd < low_usd - close_usd).mean(), (bills_usd <= low_usd + close_usd).mean()
+    above = (bills_usd > high_usd + close_usd).mean(), (bills_usd >= high_usd - close_usd).mean()
+    outside = (float(np.clip(TAIL, least, most)) for least, most in (below, above))
+    mean_usd = float(cost.usd_expected or 0)
+    ends_at_mean = min(abs(mean_usd - low_usd), abs(mean_usd - high_usd)) <= 2 * close_usd
+    return _Covered(share=1 - sum(outside), ends_at_mean=ends_at_mean)
 
 
 def _cheapest_terms_s(term_s: float, share: float, expected_s: float) -> float:
@@ -233,6 +286,17 @@ def _batches(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
 
 def _percent(offs: Iterator[float] | Sequence[float]) -> str:
     return f"{100 * max(map(abs, offs)):.2g} %"
+
+
+def _coverages(shares: Sequence[float]) -> str:
+    return f"{100 * min(shares):.1f}–{100 * max(shares):.1f} %"
+
+
+def _dollars_covered(found: Sequence[_Covered]) -> str:
+    shares = [one.share for one in found if not one.ends_at_mean or one.share <= 1 - 2 * TAIL]
+    wide = [one.share for one in found if one.ends_at_mean and one.share > 1 - 2 * TAIL]
+    more = f"; up to {100 * max(wide):.1f} % where an end is the mean ({len(wide)})" if wide else ""
+    return f"dollars {_coverages(shares)}{more}"
 
 
 def _points(offs: Iterator[float] | Sequence[float]) -> str:

@@ -16,6 +16,8 @@ purchase_kinds = importlib.import_module("purchase_kinds")
 
 PERCENT, POINTS, COVERAGE = 10.0, 3.0, (76.0, 84.0)
 """What is promised: of hours and dollars, of a deadline's chance, of runs in the 80 % interval."""
+WITH_MEAN = 90.0
+"""The most of an interval that reaches further on one side, since it holds its mean."""
 CASES, DRAWS = 8, 2000
 
 
@@ -30,12 +32,20 @@ def numbers(cell: str) -> list[float]:
     return [float(one) for one in re.findall(r"\d+(?:\.\d+)?", cell)]
 
 
+def is_promised(covered: str) -> bool:
+    """Return whether a cell of coverage keeps to what is promised."""
+    low, high = COVERAGE
+    usual, _, of_means = covered.partition(";")
+    most = of_means.partition("(")[0]
+    within = all(low <= one <= high for one in numbers(usual))
+    return within and all(low <= one <= WITH_MEAN for one in numbers(most))
+
+
 def test_every_way_to_buy_keeps_what_is_promised(rows: list[tuple[str, ...]]) -> None:
     for kind, hours, usd, chance, covered in rows:
         for cell, most in ((hours, PERCENT), (usd, PERCENT), (chance, POINTS)):
             assert all(one <= most for one in numbers(cell)), (kind, cell)
-        low, high = COVERAGE
-        assert all(low <= one <= high for one in numbers(covered)), (kind, covered)
+        assert is_promised(covered), (kind, covered)
 
 
 def test_the_page_has_a_row_of_every_way_within_what_is_promised(
@@ -46,3 +56,6 @@ def test_the_page_has_a_row_of_every_way_within_what_is_promised(
     cells = [[one.strip() for one in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert [one[0] for one in cells] == [one[0] for one in rows]
     assert all(one[3] == "as on demand" or numbers(one[3])[0] <= POINTS for one in cells)
+    assert all(is_promised(one[4]) for one in cells)
+    uncovered = [one[0] for one in cells if not numbers(one[4])]
+    assert uncovered == ["mix, by the steps alone", "mix, as launched"]

@@ -11,6 +11,11 @@ from .paid_whole import LEAST_CHANCE, MICROSECONDS_PER_SECOND
 
 BY_THE_SECOND_S = 1.0
 """Bills in increments no longer are rounded up from the mean: a second is nothing of a job."""
+ENDS = (0.1, 0.9)
+"""Chances of the ends of 80 %."""
+FEW_STOPS, MOST_FURTHER_BILLS = 2.0, 10
+"""Stops up to which a run's time is taken as independent of them. Runs with more stops take longer:
+nine of ten have neither more stops nor more time than nine of ten."""
 MOST_STOPS_OF_MEAN = 10
 """Above which the chance of so many stops is nothing, whatever its digits say."""
 WIDE_INCREMENTS = 2.0
@@ -100,15 +105,63 @@ def more_bills_us(billing: Provider | None, lengths: Lengths | None) -> int:
     return _us(lengths.stops * (billing.billing_increment_s or 0.0) / 2)
 
 
-def more_bills_ends_us(billing: Provider | None, lengths: Lengths | None) -> tuple[int, int]:
-    """Return the same of runs with few stops and of runs with many, nine of ten on one side each.
+def bill_ends_us(
+    low_us: int, high_us: int, billing: Provider | None, lengths: Lengths | None
+) -> tuple[int, int]:
+    """Return the bills that one in ten runs and nine in ten do not pass; whole increments.
 
-    Whole increments, as every bill is: a short run has no stop, and so no part of a further bill.
+    Args:
+        low_us: for which a machine runs in one of ten runs at most.
+        high_us: the same in nine of ten.
+        billing: the provider, with its increment and minimum.
+        lengths: of the runs; None where nothing is known of them.
+    """
+    ends_us = billed_us(low_us, billing), billed_us(high_us, billing)
+    if billing is None or lengths is None or not is_coarse(billing):
+        return ends_us
+    if lengths.stops < FEW_STOPS:
+        low, high = (
+            _end_count(us, chance, billing, lengths)
+            for us, chance in zip(ends_us, ENDS, strict=True)
+        )
+        increment_us = _us(billing.billing_increment_s or 0.0)
+        return billed_us(low * increment_us, billing), billed_us(high * increment_us, billing)
+    more_us = more_bills_ends_us(billing, lengths)
+    return ends_us[0] + more_us[0], ends_us[1] + more_us[1]
+
+
+def _end_count(us: int, chance: float, billing: Provider, lengths: Lengths) -> int:
+    """Return how many increments runs with few stops do not pass with this chance.
+
+    Every further bill is rounded up by one increment more than the run alone, or by none.
+    """
+    increment_s = billing.billing_increment_s or 0.0
+    more = [
+        math.exp(-lengths.stops / 2) * (lengths.stops / 2) ** k / math.factorial(k)
+        for k in range(MOST_FURTHER_BILLS)
+    ]
+
+    def below(count: int) -> float:
+        whole = [lengths.chance_within((count - k) * increment_s) for k in range(len(more))]
+        return sum(a * b for a, b in zip(more, whole, strict=True))
+
+    count = us // _us(increment_s)
+    while count > 1 and below(count - 1) >= chance:
+        count -= 1
+    while below(count) < chance:
+        count += 1
+    return count
+
+
+def more_bills_ends_us(billing: Provider | None, lengths: Lengths | None) -> tuple[int, int]:
+    """Return what further bills are rounded up by in runs with few stops and with many.
+
+    One in ten has fewer, and one in ten more. Half of their bills are an increment each.
     """
     if billing is None or lengths is None or not is_coarse(billing):
         return 0, 0
     increment_us = _us(billing.billing_increment_s or 0.0)
-    few, many = (_stops_within(chance, lengths.stops) for chance in (0.1, 0.9))
+    few, many = (_stops_within(chance, lengths.stops) for chance in ENDS)
     return few // 2 * increment_us, -(-many // 2) * increment_us
 
 

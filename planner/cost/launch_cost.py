@@ -14,7 +14,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..goodput.expected_run import ExpectedRun, expected_run, mean_training_s
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
-from .billing import Lengths, billed_us, mean_billed_us, more_bills_ends_us
+from .billing import Lengths, bill_ends_us, billed_us, mean_billed_us, more_bills_ends_us
 from .paid_whole import (
     AFTER_HOURS,
     MICROSECONDS_PER_SECOND,
@@ -136,12 +136,12 @@ def launch_cost(
         machines = _usd(us, nodes, node_usd_per_hour)
         return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
 
-    few_us, many_us = more_bills_ends_us(billing, lengths)
-    times_us = _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
-    ran_ends_us = [
-        billed_us(us, billing) + more_us
-        for us, more_us in zip(times_us, (few_us, many_us, many_us), strict=True)
-    ]
+    low_us, high_us, worst_us = _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
+    _, most_us = more_bills_ends_us(billing, lengths)
+    ran_ends_us = (
+        *bill_ends_us(low_us, high_us, billing, lengths),
+        billed_us(worst_us, billing) + most_us,
+    )
     low_us, high_us, worst_us = (
         us if paid_whole is None else paid_whole.billed_us(us, planned_us=expected_us)
         for us in ran_ends_us
