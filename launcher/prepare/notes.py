@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from ...catalog.text.quantity import format_duration
 from ...catalog.types import Provider
+from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.beside_machines.beside import AROUND_LINES, at_price
 from ...planner.cost.beside_machines.data_cost import data_lines
 from ...planner.plan.parts import SpotPriceRange
@@ -48,6 +50,7 @@ def launch_notes(
         *_of_term(plan, bought, in_reservation=in_reservation),
         *_never_tried(plan, bought.request),
         *_not_counted(plan, bought, billing),
+        *_of_evaluation(plan, bought),
         *_of_spot(plan, bought.request, bought.moves),
         *unowned_notes(
             held,
@@ -128,6 +131,22 @@ def _not_counted(plan: Plan, bought: Bought, billing: Provider | None) -> tuple[
     if billing is None or billing.billing_increment_s is None:
         notes += (f"what {plan.offer.provider} rounds its bills to is not known",)
     return notes
+
+
+def _of_evaluation(plan: Plan, bought: Bought) -> tuple[str, ...]:
+    """Say how long evaluations may take: no file says before a run how many samples they have."""
+    every, run = bought.request.training.eval_every_steps, bought.cost.run
+    if every is None or run is None or plan.run is None:
+        return ()
+    count = -(-plan.run.steps // every)
+    each = "one evaluation" if count == 1 else f"each of {count:,} evaluations"
+    percent = f"{100 * run.beside_s / run.training_s:.2g} %"
+    each_hours = run.beside_s / count / SECONDS_PER_HOUR
+    return (
+        f"evaluation and slow steps are counted as {percent} of the training, which is assumed:"
+        f" {format_duration(each_hours)} for {each}. How many samples build_eval_dataset() has is"
+        " known when the run begins; what an evaluation takes beyond that is not in these sums",
+    )
 
 
 def _beside(
