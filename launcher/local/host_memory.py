@@ -11,12 +11,14 @@ from collections.abc import Callable
 from ...catalog.errors import UsageError
 from ...catalog.text.quantity import format_bytes
 from ...planner.plan.layout import Layout
-from ...profiles.tracing_process.model_size import ModelSize, count_model_size
+from ...profiles.tracing_process.model_size import ModelSize, count_model_size, remembered_bytes
 from ..runner.job import Execution, Job, execution_of
 from .machine import free_memory_bytes
 
 MOST_BYTES_PER_PARAMETER = 4 * 4
 """fp32 weights, gradients and Adam's two moments: a model that fits so is not counted."""
+ROOM = 4
+"""So many times the size that was counted last must fit, for a file that may have changed since."""
 Count = Callable[..., ModelSize | None]
 
 
@@ -73,8 +75,12 @@ def least_bytes(size: ModelSize, layout: Layout, device: str) -> int:
 
 
 def _is_small(job: Job, nproc: int, free: int) -> bool:
+    """Return whether it fits by what is known without a count, which takes seconds."""
     known = job.parameters
-    return known is not None and known * MOST_BYTES_PER_PARAMETER * nproc <= free
+    if known is not None:
+        return known * MOST_BYTES_PER_PARAMETER * nproc <= free
+    last = remembered_bytes(job.spec)
+    return last is not None and last * ROOM * nproc <= free
 
 
 def _needed(size: ModelSize, layout: Layout, device: str) -> str:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from ...catalog.bounded_folder import drop_oldest
 from ...catalog.errors import GpuplanError
+from ...catalog.files import write_atomically
+from ...catalog.paths import cache_dir
 from ..user_model.spec import ModelSpec
+from .cache import content_key
 from .child import Child
 
 LIMIT_S = 20.0
 """What takes longer loads weights or data; nobody is to wait for that twice."""
+MAX_REMEMBERED_BYTES = 10**4
+"""Of all sizes, a dozen bytes each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +56,34 @@ def count_model_size(
         more={"count": {"precision": precision, "frozen_precision": frozen_precision}},
     )
     try:
-        return ModelSize(**json.loads(child.result()["profile"]))
+        size = ModelSize(**json.loads(child.result()["profile"]))
     except GpuplanError:
         return None  # The run itself says what is wrong with the file, if anything is.
+    _remember(spec, size)
+    return size
+
+
+def remembered_bytes(spec: ModelSpec) -> int | None:
+    """Return what a copy of a model took in training when it was counted last; None: never.
+
+    It may differ by now, as files that the model imports are not looked at.
+    """
+    file = _file(spec)
+    try:
+        return None if file is None else int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _remember(spec: ModelSpec, size: ModelSize) -> None:
+    file = _file(spec)
+    if file is not None:
+        with contextlib.suppress(OSError):  # It is counted again, then.
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, f"{size.trained_bytes}\n")
+            drop_oldest(file, MAX_REMEMBERED_BYTES)
+
+
+def _file(spec: ModelSpec) -> Path | None:
+    key = content_key(spec, numerics=None, optimizer=None)
+    return None if key is None else cache_dir() / "model-sizes" / key

@@ -155,6 +155,25 @@ def test_a_model_that_a_plan_knows_to_be_small_is_not_counted(tmp_path: Path) ->
     assert len(counted) == 2
 
 
+def test_a_model_that_was_counted_is_counted_again_only_where_it_may_not_fit(
+    tmp_path: Path,
+) -> None:
+    asked, counted = job(net(tmp_path)), []
+
+    def count(spec: ModelSpec, **_how: str | None) -> None:
+        counted.append(spec)
+
+    def times(nproc: int, free: int, asked: Job = asked) -> int:
+        counted.clear()
+        refuse_too_large(asked, nproc, "cpu", free_bytes=lambda: free, count=count)
+        return len(counted)
+
+    assert times(1, 100 * GIB) == 1
+    assert size(asked.spec.path) is not None
+    assert [times(1, 17 * GIB), times(1, 15 * GIB), times(2, 17 * GIB)] == [0, 1, 1]
+    assert times(1, 100 * GIB, job(net(tmp_path, width=2 * WIDTH))) == 1
+
+
 def test_the_command_refuses_it_and_starts_no_process(tmp_path: Path, capsys) -> None:
     """400 TB of weights, which no machine has."""
     path, out = net(tmp_path, width=10**7), tmp_path / "out"
