@@ -26,7 +26,7 @@ class Frontier:
     """Those of them than which none is both cheaper and faster, cheapest first."""
     scaling: tuple[Plan, ...]
     """The recommended instance type on 1, 2, 4 … nodes, whatever the limits; of each number the
-    fastest plan that fits."""
+    fastest plan that runs and surely fits, or else the fastest."""
 
 
 def frontier(
@@ -114,6 +114,8 @@ def _scaling(
         money = replace(question.money, deadline_s=None, budget_usd=None)
         asked = replace(question, machine=machine, money=money, top=None, by="instance")
         plans = [plan for plan in estimate(inputs, asked).plans if plan.whole_job is not None]
+        # One that runs out of memory, or that nothing runs, is no promise of what a node brings.
+        plans = [plan for plan in plans if _is_comparable(plan, asked)] or plans
         if plans:
             found.append(min(plans, key=lambda plan: _job(plan).hours))
     return tuple(found)

@@ -71,6 +71,23 @@ def test_the_recommended_type_is_asked_about_on_every_number_of_nodes(
     assert all((one.whole_job and one.whole_job.usd or 0) <= 30 for one in found.plans)
 
 
+def test_nodes_are_those_of_plans_that_run_and_surely_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is none, the fastest is drawn all the same."""
+    sure = plan(10.0, 10.0, nodes=1)
+    risky = plan(9.0, 8.0, nodes=1, p_oom=0.13)
+    alone = plan(9.0, 5.0, nodes=2, p_oom=0.13)
+    by_nodes = {(1,): (sure, risky), (2,): (alone,), (): (sure,)}
+
+    def estimate(_inputs: object, question: Question, **_: Any) -> Any:
+        return make_estimate(*by_nodes[tuple(question.machine.nodes)])
+
+    monkeypatch.setattr(pareto, "estimate", estimate)
+    picked = Recommended(id=sure.id, position=1, reason="", gap_to_cheapest=0.0)
+    question = Question(work=Work(tokens=1e9), machine=Machine(max_nodes=2))
+    found = pareto.frontier(NO_INPUTS, question, make_estimate(sure, recommended=picked))
+    assert [one.id for one in found.scaling] == [sure.id, alone.id]
+
+
 @pytest.mark.parametrize("question", [Question(), Question(money=Money(budget_usd=Decimal(5)))])
 def test_without_an_amount_of_work_there_is_nothing_to_draw(question: Question) -> None:
     with pytest.raises(UsageError, match="amount of work"):

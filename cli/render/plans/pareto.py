@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ....api.pareto import Frontier
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_duration, format_share
+from ....catalog.units import HOURS_PER_DAY
 from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Plan
 from ..text.columns import packed
@@ -71,10 +72,10 @@ def _picture(found: Frontier, chosen: str | None, width: int) -> Iterator[str]:
     for row, cells in enumerate(grid):
         label = ""
         if row in (0, ROWS // 2, ROWS - 1):
-            label = format_money(usd.at(1 - row / (ROWS - 1)))
+            label = format_money(float(f"{usd.at(1 - row / (ROWS - 1)):.3g}"))
         yield f"{label:>{MARGIN - 1}} │{''.join(cells).rstrip()}"
     yield f"{'':{MARGIN}}└{'─' * columns}"
-    ends = [format_duration(hours.at(share)) for share in (0.0, 0.5, 1.0)]
+    ends = [_duration(hours.at(share)) for share in (0.0, 0.5, 1.0)]
     yield (
         f"{'':{MARGIN}} {ends[0]:<{columns // 2 - 4}}{ends[1]}".ljust(width - len(ends[2]))
         + ends[2]
@@ -128,6 +129,12 @@ class _Axis:
     def at(self, share: float) -> float:
         """Return the value at a place from 0 to 1."""
         return math.exp(self.low + share * (self.high - self.low))
+
+
+def _duration(hours: float) -> str:
+    """Return a length of time; a thousand days and more as whole ones, without an exponent."""
+    days = hours / HOURS_PER_DAY
+    return format_duration(hours) if days < 1000 else f"{days:,.0f} days"
 
 
 def _hours(plan: Plan) -> float:

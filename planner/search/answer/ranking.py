@@ -75,20 +75,20 @@ def rank(
     few = min(top, SHOWN_APART) if question.top else top
     # Beside plans on accelerators one is enough; where there are none, they are the plans.
     most_cpus = few if own or apart else top
+    max_oom = question.money.max_oom
     if question.all_variants:
         chosen = _first_plans(own, top, plan_of)
         chosen += _first_plans(apart, few, plan_of)
         chosen += _first_plans(cpus, most_cpus, plan_of)
     else:
         by = grouping(question)
-        chosen = _best_of_groups(own, by, sort, top, plan_of)
-        chosen += _best_of_groups(apart, by, sort, few, plan_of)
-        chosen += _best_of_groups(cpus, by, sort, most_cpus, plan_of)
+        chosen = _best_of_groups(own, by, sort, top, plan_of, max_oom)
+        chosen += _best_of_groups(apart, by, sort, few, plan_of, max_oom)
+        chosen += _best_of_groups(cpus, by, sort, most_cpus, plan_of, max_oom)
     weight = partial(_weight, money=question.money, needs_build=needs_build)
     own_dear = [one for one in dear if not stands_apart(one)]
     chosen += _extremes(own, own_dear, chosen, weight, plan_of, runs)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
-    max_oom = question.money.max_oom
     chosen.sort(key=lambda plan: (plan.stands_apart, *_plan_order(plan, sort, max_oom)))
     return Ranked(plans=chosen, above_cost=sum(one.variants_that_fit for one in dear))
 
@@ -128,7 +128,7 @@ def _without_the_dear(
 
 
 def _best_of_groups(
-    ordered: list[Candidate], by: By | None, sort: Sort, top: int, plan_of: PlanOf
+    ordered: list[Candidate], by: By | None, sort: Sort, top: int, plan_of: PlanOf, max_oom: float
 ) -> list[Plan]:
     """Return the best plans of so many groups, whose first candidates come first."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
@@ -138,15 +138,15 @@ def _best_of_groups(
     for group in groups.values():
         if len(chosen) == top:
             break
-        chosen += _best_plan(group[:TRIES_PER_GROUP], sort, plan_of)
+        chosen += _best_plan(group[:TRIES_PER_GROUP], sort, plan_of, max_oom)
     return chosen
 
 
-def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf) -> list[Plan]:
+def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf, max_oom: float) -> list[Plan]:
     """Return the best finished plan, or nothing.
 
     The first that passes the exact check as it was is the best; one whose micro-batch had to be
-    shrunk is compared with the next.
+    shrunk is compared with the next, and one that the exact check finds risky with all of them.
     """
     finished: list[Plan] = []
     for candidate in ordered:
@@ -154,9 +154,11 @@ def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf) -> list[Pl
         if plan is None:
             continue
         finished.append(plan)
-        if plan.micro_batch == candidate.micro_batch or len(finished) == CHECKED_PER_GROUP:
+        if plan.p_oom is not None and plan.p_oom > max_oom:
+            continue
+        if plan.micro_batch == candidate.micro_batch or len(finished) >= CHECKED_PER_GROUP:
             break
-    return sorted(finished, key=lambda plan: _plan_order(plan, sort, 1.0))[:1]
+    return sorted(finished, key=lambda plan: _plan_order(plan, sort, max_oom))[:1]
 
 
 def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:

@@ -72,3 +72,11 @@ def test_the_question_is_whole_on_a_narrow_terminal() -> None:
     head = " ".join(lines[: next(i for i, one in enumerate(lines) if one.startswith("cost "))])
     assert "…" not in head
     assert all(words in head for words in answer.asked_text)
+
+
+def test_the_axes_have_round_amounts_without_exponents() -> None:
+    plans = (plan(184_592.0, 8_000.0), plan(805_744.0, 26_000.0), plan(200_000.0, 70.0))
+    found = Frontier(plans=plans, best=plans, scaling=())
+    picture = "\n".join(render_pareto(found, answered(plans, plans[2]), width=100))
+    assert "$185,000 │" in picture and "$806,000 │" in picture
+    assert "1,083 days" in picture and "e+" not in picture

@@ -1,14 +1,17 @@
 """The order of plans: of equally many accelerators the cheaper training is the smaller plan."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from answers import make_plan
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import CPU_PREFIX
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import HIDDEN_ABOVE, Choices, Machine, Question, Work
-from gpuplan.planner.search.answer.ranking import headlines
+from gpuplan.planner.search.answer.ranking import headlines, rank
 from gpuplan.planner.search.answer.recommended import cost_of
 from gpuplan.planner.search.candidate import sort_key
 from gpuplan.planner.search.search import search
@@ -66,3 +69,39 @@ def test_where_only_host_processors_are_left_each_of_them_is_a_plan(
     outcome = search(question, make_decoder(layers=2), load_catalogue())
     assert all(plan.offer.accelerator.startswith(CPU_PREFIX) for plan in outcome.plans)
     assert len({plan.offer.provider for plan in outcome.plans}) > 1
+
+
+def rankable(order: int, plan: Plan) -> Any:
+    """Return what `rank` asks of a candidate that the search holds for safe."""
+    return SimpleNamespace(
+        order=lambda _sort: (order,),
+        one_node=SimpleNamespace(accelerator=SimpleNamespace(is_cpu=False, name="A100")),
+        choice=SimpleNamespace(offer=plan.offer),
+        micro_batch=plan.micro_batch,
+        nodes=plan.nodes,
+        usd=float(order),
+        seconds=3600.0,
+        steps=None,
+        limited_by=None,
+        is_risky=False,
+        is_reserved=False,
+        plan=plan,
+    )
+
+
+@pytest.mark.parametrize(("chances", "best"), [([0.04, 0.0], 1), ([0.0, 0.0], 0), ([0.04, 0.3], 0)])
+def test_what_the_exact_check_finds_risky_gives_way_to_a_sure_plan(
+    chances: list[float], best: int
+) -> None:
+    """The quick check passes a plan that the exact one gives a chance of 4 % to run out."""
+    plans = [make_plan(p_oom=chance, grad_accum=1 + i) for i, chance in enumerate(chances)]
+    candidates = [rankable(1 + i, plan) for i, plan in enumerate(plans)]
+    ranked = rank(
+        candidates,
+        Question(),
+        lambda one: cast(Any, one).plan,
+        runs=lambda _: True,
+        stands_apart=lambda _: False,
+        needs_build=lambda _: False,
+    )
+    assert [plan.id for plan in ranked.plans][:1] == [plans[best].id]
