@@ -66,6 +66,12 @@ class Control:
         self._arriving = numbers
         return before
 
+    def arrived(self) -> Agreed | None:
+        """Return what was sent last, without waiting; None where it has not arrived."""
+        if self._arrived is not None and not self._arrived.query():
+            return None
+        return self.read()
+
     def read(self) -> Agreed | None:
         """Return what was sent last, waiting for it if it must; None before anything was."""
         if self._arriving is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -83,6 +84,7 @@ class Loop:
         self._before_s = 0.0
         """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
+        self._begun_step = 0
         self._contents: Contents
         self._trained = TrainedParameters(trainer.model, alone=processes.world == 1)
         self._batch_numbers = BatchNumbers(
@@ -116,7 +118,9 @@ class Loop:
             try:
                 self._all_steps()
                 failed = False
-            except BaseException:
+            except BaseException as error:
+                if not isinstance(error, NotFiniteError):
+                    self._report_finished_step()
                 self._checkpoints.rescue()
                 raise
             finally:
@@ -167,6 +171,7 @@ class Loop:
         while outcome.step < job.steps and not self._evaluation.ends_run:
             self._profiler.begin(outcome.step + 1)
             self._parts.begin()
+            self._begun_step = outcome.step + 1
             made = self._feed.step(self._parts.mark)
             if made is None:
                 self._end_of_data(first)
@@ -267,12 +272,29 @@ class Loop:
             write_s=self._checkpoints.write_s,
         )
 
+    def _report_finished_step(self) -> None:
+        """After a failure: report the step before it, which no later step does any more.
+
+        Its checkpoint may be whole, and a run that goes on from there never runs it again.
+        """
+        with suppress(Exception):  # What ended the run is told, not what follows from it.
+            agreed = self._control.arrived()
+            if agreed is not None and self._unreported:
+                if self._begun_step == self._outcome.step:
+                    self._parts.begin()
+                self._report_step(agreed, self._outcome.step, is_settled=False)
+
     def _note(self, agreed: Agreed, step: int, *, is_settled: bool) -> None:
         """Report a step whose numbers have arrived.
 
         Raises:
             LossNotFiniteError: on every process in the same step.
         """
+        self._report_step(agreed, step, is_settled=is_settled)
+        if not math.isfinite(agreed.loss):
+            raise loss_not_finite(step, agreed.loss, self._checkpoints.newest_step)
+
+    def _report_step(self, agreed: Agreed, step: int, *, is_settled: bool) -> None:
         outcome = self._outcome
         parts = self._parts.of_step()
         step_s = sum(seconds for part, seconds in parts.items() if part not in BESIDE)
@@ -293,8 +315,6 @@ class Loop:
                 write_s=agreed.write_s or None,
                 typical_s=outcome.typical_s(step_s),
             )
-        if not math.isfinite(agreed.loss):
-            raise loss_not_finite(step, agreed.loss, self._checkpoints.newest_step)
 
     def _save(self) -> None:
         """Begin a checkpoint, once this step is known to have a finite loss and finite weights.

@@ -66,6 +66,8 @@ def test_out_of_memory_says_what_was_predicted_and_what_to_try(
     assert "predicted 3.0 GiB" in failure["message"]
     assert "smaller micro-batch" in failure["fix"]
     assert _checkpoints(tmp_path)[-1] == "step-00000006"
+    # A run that goes on from there never runs step 6 again.
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_layout_that_would_untie_weights_is_refused_before_training(tmp_path: Path) -> None:
