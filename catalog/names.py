@@ -242,6 +242,13 @@ def _unknown_accelerator(
                 fix=f"Give the accelerator, {device} ({device}:{count} where a count may be given),"
                 f" or --instance {offer.instance_type} where there is that option.",
             )
+    counted = re.fullmatch(r"(\d+)\s*[x×*]\s*([A-Za-z].*)", name.strip())  # noqa: RUF001
+    if counted is not None:
+        count, device = counted.groups()
+        return UsageError(
+            f"There is no accelerator {name!r}: a count stands behind its name.",
+            fix=f"write {device}:{count}, or {device} where no count may be given.",
+        )
     # A short spelling is often closer to what was meant than any full name ("h1000" → "H100").
     spellings = {alias.spelling for alias in _aliases().values() if alias.canonical}
     suggestions = did_you_mean(name, sorted(spellings | set(known.values())))

@@ -80,7 +80,8 @@ def _remedies(answer: FitsAnswer) -> Iterator[Text]:
         )
         return
     how = "more surely with" if answer.is_risky else "with"
-    yield Text(f"It would fit {how} any one of", style="bold")
+    any_one = " any one of" if len(answer.remedies) > 1 else ""
+    yield Text(f"It would fit {how}{any_one}", style="bold")
     widest = max(len(remedy.text) for remedy in answer.remedies)
     for remedy in answer.remedies:
         peak = format_gib(remedy.peak_bytes)
