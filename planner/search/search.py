@@ -177,7 +177,7 @@ def _outcome(
         feasible=sum(one.variants_that_fit for one in standing.within),
         rejected=Rejected(**sweep.counts),
         candidates=sweep.tried,
-        hidden=Hidden(above_cost=ranked.above_cost),
+        hidden=Hidden(above_cost=ranked.above_cost, above_time=ranked.above_time),
         headlines=best.headlines,
         recommended=_with_compile_gain(best, question, cache, whole),
         recommended_on_large_clouds=best.on_large_clouds,

@@ -158,6 +158,8 @@ def counts(answer: Estimate) -> str:
         is_limited = answer.plans and answer.plans[0].amount_text is not None
         why = "train less than a fifth of the most" if is_limited else "above 5 × the best cost"  # noqa: RUF001
         found.append((answer.hidden.above_cost, why))
+    if answer.hidden.above_time:
+        found.append((answer.hidden.above_time, "take more than 60 days"))
     rejected = dict(answer.rejected)
     others = sum(rejected.pop(name) for name in BEYOND_THE_USER)
     found += [(count, REJECTIONS[name]) for name, count in rejected.items() if count]

@@ -118,6 +118,8 @@ class Hidden(FrozenModel):
     above_cost: int = 0
     """They cost more than 5 times the cheapest; where limits say how much is trained, they train
     less than a fifth of the most."""
+    above_time: int = 0
+    """They take more than 60 days, and no deadline was given."""
 
 
 class PriceDates(FrozenModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ from ...plan.plan import Plan
 from ...plan.question import HIDDEN_ABOVE, By, Money, Question, Sort
 from ..candidate import Candidate, sort_key
 from ..machines.offers import LARGE_CLOUDS
-from .recommended import cost_of, most_sensible_cost, weight_of
+from .recommended import MOST_HOURS, cost_of, most_sensible_cost, weight_of
 
 TRIES_PER_GROUP = 6
 """Candidates of one group that are checked exactly before it is given up."""
@@ -31,10 +31,11 @@ SpanOf = Callable[[Plan], tuple[float, float] | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """The plans in order, and the candidates that are not shown for what they cost."""
+    """The plans in order, and how many candidates are not shown for what they cost or take."""
 
     plans: list[Plan]
     above_cost: int
+    above_time: int
 
 
 def rank(
@@ -66,6 +67,9 @@ def rank(
     # Whoever asks for host processors compares with them, whatever they cost.
     cpus = [one for one in in_order if one.one_node.accelerator.is_cpu]
     ordered = [one for one in in_order if not one.one_node.accelerator.is_cpu]
+    long: list[Candidate] = []
+    if question.top is not None and sort == "cost" and question.money.deadline_s is None:
+        ordered, long = _without_the_long(ordered, stands_apart)
     dear: list[Candidate] = []
     if question.top is not None and sort != "carbon":
         ordered, dear = _without_the_dear(ordered, stands_apart)
@@ -90,7 +94,11 @@ def rank(
     chosen += _extremes(own, own_dear, chosen, weight, plan_of, runs)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
     chosen.sort(key=lambda plan: (plan.stands_apart, *_plan_order(plan, sort, max_oom)))
-    return Ranked(plans=chosen, above_cost=sum(one.variants_that_fit for one in dear))
+    return Ranked(plans=chosen, above_cost=_variants(dear), above_time=_variants(long))
+
+
+def _variants(candidates: Iterable[Candidate]) -> int:
+    return sum(one.variants_that_fit for one in candidates)
 
 
 def grouping(question: Question) -> By | None:
@@ -111,6 +119,22 @@ def _group_of(candidate: Candidate, by: By | None) -> tuple[str, ...]:
         "region": (offer.provider, offer.region),
         None: (offer.provider, accelerator),
     }[by]
+
+
+def _without_the_long(
+    ordered: list[Candidate], stands_apart: Callable[[Candidate], bool]
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates that end within the time that anybody waits, and the others.
+
+    Few machines for a year cost about what many for days do: a list by cost would be one of the
+    first. Those that stand apart are told from each other alone; where nothing safe ends in time,
+    nothing is left out.
+    """
+    in_time = [one for one in ordered if _waited(one) <= MOST_HOURS]
+    sides = {stands_apart(one) for one in in_time if not one.is_risky}
+    long = [one for one in ordered if _waited(one) > MOST_HOURS and stands_apart(one) in sides]
+    left = {id(one) for one in long}
+    return [one for one in ordered if id(one) not in left], long
 
 
 def _without_the_dear(

@@ -10,7 +10,14 @@ from answers import make_plan
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import CPU_PREFIX
 from gpuplan.planner.plan.plan import Plan
-from gpuplan.planner.plan.question import HIDDEN_ABOVE, Choices, Machine, Question, Work
+from gpuplan.planner.plan.question import (
+    HIDDEN_ABOVE,
+    Choices,
+    Machine,
+    Money,
+    Question,
+    Work,
+)
 from gpuplan.planner.search.answer.ranking import headlines, rank
 from gpuplan.planner.search.answer.recommended import cost_of
 from gpuplan.planner.search.candidate import sort_key
@@ -53,6 +60,31 @@ def test_host_processors_that_are_asked_for_are_shown_whatever_they_cost(
     assert cpu is not None
     assert device is not None
     assert cpu > HIDDEN_ABOVE * device, "a device as dear would not be shown"
+
+
+@pytest.mark.parametrize(
+    ("most_nodes", "deadline_days", "is_left_out"),
+    [(64, None, True), (64, 4000, False), (1, None, False)],
+)
+def test_what_takes_months_is_left_out_where_others_end_sooner(
+    make_decoder: Callable[..., Profile],
+    most_nodes: int,
+    deadline_days: float | None,
+    is_left_out: bool,
+) -> None:
+    deadline_s = None if deadline_days is None else deadline_days * 86400
+    question = Question(
+        machine=Machine(providers=("aws",), accelerators=("A100-80GB-SXM",), max_nodes=most_nodes),
+        choices=Choices(recomputes=("none",)),
+        work=Work(tokens=1e13, global_batch=2048),
+        money=Money(deadline_s=deadline_s),
+        top=10,
+    )
+    outcome = search(question, make_decoder(layers=12, hidden=1024), load_catalogue())
+    days = [plan.whole_job.hours / 24 for plan in outcome.plans if plan.whole_job is not None]
+    assert days
+    assert (outcome.hidden.above_time > 0) == is_left_out
+    assert (max(days) <= 60) == is_left_out
 
 
 def test_where_only_host_processors_are_left_each_of_them_is_a_plan(
