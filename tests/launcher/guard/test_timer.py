@@ -5,6 +5,7 @@ The orders of these tests name their own command, a script that writes a line; `
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -34,7 +35,8 @@ SAVES = "trap 'echo saved >{0}; exit 0' TERM; echo up >{1}; while :; do sleep 0.
 """A run that writes a checkpoint when it is asked to end."""
 
 
-SET_CLOCK = """#!{python} -ES
+SET_CLOCK = """#!/bin/sh
+''''exec {python} -ES "$0" "$@" # '''
 import runpy, sys, time
 from pathlib import Path
 
@@ -45,7 +47,8 @@ time.time = now
 sys.argv = sys.argv[3:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""A Python for which the clock of this machine is set by a file, seconds."""
+"""A Python for which the clock of this machine is set by a file, seconds. The shell begins it, as
+its own path may have a space, and no path after `#!` may."""
 
 
 class Timed(Node):
@@ -226,7 +229,7 @@ def test_a_clock_that_is_set_ends_no_machine_and_keeps_none(node: Timed, days: i
     clock = node.home / "clock"
     clock.write_text("0")
     python = node.bin / "python-set"
-    python.write_text(SET_CLOCK.format(python=sys.executable, clock=str(clock)))
+    python.write_text(SET_CLOCK.format(python=shlex.quote(sys.executable), clock=str(clock)))
     python.chmod(0o755)
     limits = {"max_hours": 1.0, "grace_s": 0.0, "deadline_s": time.time() + HOURS_S}
     node.timer(orders=limits, unowned_s=1.0)
