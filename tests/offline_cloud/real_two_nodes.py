@@ -48,7 +48,7 @@ def kept_plan(person: Person, instance_type: str) -> str:
     return found
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(2400)
 def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     person: Person, tmp_path: Path
 ) -> None:
@@ -64,7 +64,7 @@ def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     record = person.record()
     assert (record["state"], record["plan"]) == ("running", plan)
     until(lambda: bool(there(person)), timeout_s=600, every_s=2, what="a checkpoint")
-    said = person("stop", record["run"])
+    said = person("stop", record["run"], timeout_s=900.0)
     assert "it writes a checkpoint first" in said
     record = person.settled("stopped")
     assert f"spent ${record['spent_usd']:,.2f}, predicted $" in said
