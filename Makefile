@@ -81,7 +81,7 @@ test-report: report
 # What a run may use and need not: these tests skip where it is missing, and fail here.
 test-extras: extras
 	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,tensorboard,wandb,mlflow,webdataset,datasets" \
-		$(PYTEST) tests/launcher/runner/reporting tests/launcher/runner/test_tracked_run.py \
+		$(PYTEST) tests/launcher/runner/reporting \
 		tests/launcher/runner/input/test_stream_libraries.py $(PYTEST_ARGS)
 
 # SkyPilot holds click below 8.2. A home of its own, since SkyPilot writes to it as it is imported.

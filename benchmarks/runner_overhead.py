@@ -27,7 +27,7 @@ import torch.distributed as dist
 from gpuplan.launcher.runner.build import build_trainer
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job
 from gpuplan.launcher.runner.loop import Loop
-from gpuplan.launcher.runner.processes import Processes, joined
+from gpuplan.launcher.runner.processes.processes import Processes, joined
 from gpuplan.profiles.user_model.contract import Workload, load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
 

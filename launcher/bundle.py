@@ -38,7 +38,7 @@ ENTRY = '''"""Runs a job: python -m gpuplan_job JOB-FOLDER, alone or under torch
 
 import sys
 
-from .launcher.runner.ending import end_at_once
+from .launcher.runner.processes.ending import end_at_once
 from .launcher.runner.main import main
 
 if __name__ == "__main__":

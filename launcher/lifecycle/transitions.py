@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import GpuplanError, UsageError
-from ..runner.error_text import first_line
+from ..runner.processes.error_text import first_line
 from ..store.estimates import StoreError
 from ..store.launch_record import Attempt, LaunchRecord, Outcome
 from ..store.launches import OvertakenError

@@ -19,8 +19,8 @@ from ...catalog.snapshot import Catalogue
 from ...planner.plan.plan import Plan
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import PACKAGE, write_job_folder
+from ..commit import commit_of
 from ..process_group import Ended, run_child
-from ..runner.commit import commit_of
 from ..runner.job import Job, execution_of
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import local_data

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.files import write_atomically
-from .ending import end_at_once
+from .processes.ending import end_at_once
 
 ENDED_FILE = "ended.json"
 LOG_FILE = "torchrun.log"

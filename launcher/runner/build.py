@@ -22,8 +22,6 @@ from ...profiles.user_model.workload import Workload
 from .input.compared_samples import compared_samples_words
 from .input.samples import seed_everything
 from .job import Execution, Job
-from .loss_weights import loss_weights
-from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import tensor_parallel
 from .parallel.empty_optimizers import empty_optimizers
 from .parallel.initial_weights import build_without_memory, hand_out, only_first_builds
@@ -33,11 +31,13 @@ from .parallel.replaced_parameters import Originals
 from .parallel.shared_buffers import SharedBuffers
 from .parallel.split_dropout import split_dropout
 from .pipeline.blocks import block_paths
-from .processes import Position, Processes, make_mesh
+from .processes.processes import Position, Processes, make_mesh
 from .reporting.metrics import say
-from .resting_modules import RestingModules
-from .trained_parameters import forget_gradients, refuse_foreign
-from .training import Gradients, Step, WholeModel
+from .training.loss_weights import loss_weights
+from .training.numerics import LossScaler, caster, make_scaler, use_matmul_format
+from .training.resting_modules import RestingModules
+from .training.step import Gradients, Step, WholeModel
+from .training.trained_parameters import forget_gradients, refuse_foreign
 from .weights.initial import chosen_weights, load_pretrained
 from .weights.model_facts import model_facts
 from .weights.names import names_of

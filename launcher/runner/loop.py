@@ -15,33 +15,33 @@ from ...profiles.user_model.workload import Workload
 from .build import Trainer, job_facts
 from .checkpoint.checkpoint import Checkpoints, saved_facts
 from .checkpoint.contents import Contents, SmallState
-from .control import Agreed, Control
-from .evaluation import Evaluation
+from .checkpoint.own_state import open_own_state
+from .evaluation.evaluation import Evaluation
+from .evaluation.sampling import Sampling
 from .input.feed import Feed
 from .input.samples import seed_everything
 from .job import Job
-from .lightning_training import BatchNumbers
-from .not_finite import (
+from .lightning.batch_numbers import BatchNumbers
+from .parallel.parallelize import as_float
+from .processes.control import Agreed, Control
+from .processes.processes import Processes
+from .processes.stopping import Stopping
+from .reporting.metrics import Heartbeat, say
+from .reporting.outcome import Outcome
+from .reporting.profiling import StepProfiler
+from .reporting.report import Report
+from .reporting.slow_ranks import name_slow_ranks
+from .training.not_finite import (
     MOST_REWINDS,
     NotFiniteError,
     Rewinds,
     loss_not_finite,
     weights_not_finite,
 )
-from .numerics import all_finite
-from .outcome import Outcome
-from .own_state import open_own_state
-from .parallel.parallelize import as_float
-from .processes import Processes
-from .reporting.metrics import Heartbeat, say
-from .reporting.profiling import StepProfiler
-from .reporting.report import Report
-from .reporting.slow_ranks import name_slow_ranks
-from .sampling import Sampling
-from .schedule import Schedule, open_schedule
-from .stopping import Stopping
-from .trained_parameters import TrainedParameters
-from .training import PartTimes
+from .training.numerics import all_finite
+from .training.schedule import Schedule, open_schedule
+from .training.step import PartTimes
+from .training.trained_parameters import TrainedParameters
 from .training_options import REWIND
 
 SETTLED_STEPS = 3

@@ -49,8 +49,8 @@ def run(job: Job) -> None:
     from .checkpoint.checkpoint import Checkpoints
     from .input.data_words import data_words, fixed_words, refuse_no_data
     from .loop import train
-    from .network_check import check_network, nccl_log
-    from .processes import joined
+    from .processes.network_check import check_network, nccl_log
+    from .processes.processes import joined
     from .reporting.lost_rank import forget_wait
     from .reporting.metrics import say
     from .reporting.record import leave_record

@@ -14,7 +14,7 @@ from gpuplan.catalog.errors import GpuplanError
 from gpuplan.launcher.runner.checkpoint.checkpoint import Checkpoints
 from gpuplan.launcher.runner.checkpoint.contents import Contents
 from gpuplan.launcher.runner.job import CheckpointPolicy
-from gpuplan.launcher.runner.processes import Processes
+from gpuplan.launcher.runner.processes.processes import Processes
 
 Damage = Literal["cut short", "bytes changed", "gone", "empty", "garbage"]
 DAMAGES: tuple[Damage, ...] = get_args(Damage)

@@ -11,7 +11,7 @@ from ....planner.cost.bought import checkpoint_every_s
 from ....planner.hardware.device import peak_flops
 from ....planner.plan.parts import Stops
 from ....profiles.user_model.spec import ModelSpec
-from ...runner.commit import commit_of
+from ...commit import commit_of
 from ...runner.job import CheckpointPolicy, Job
 from ...store.sourced_plan import SourcedPlan
 from ...task_file import WORKDIR

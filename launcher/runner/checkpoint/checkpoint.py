@@ -30,9 +30,9 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from ....catalog.errors import GpuplanError, UsageError
 from ....catalog.files import write_atomically
 from ..job import CheckpointPolicy
-from ..numerics import LossScaler
-from ..processes import Processes
+from ..processes.processes import Processes
 from ..reporting.metrics import say
+from ..training.numerics import LossScaler
 from .contents import SMALL_FILE, Contents, write_small
 from .digests import DIGESTS, DigestedWriter, file_digest, signed
 from .folder import (

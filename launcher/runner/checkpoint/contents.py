@@ -26,8 +26,8 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from ....profiles.user_model.several_optimizers import parts_of
-from ..error_text import first_line
-from ..numerics import LossScaler
+from ..processes.error_text import first_line
+from ..training.numerics import LossScaler
 
 SMALL_FILE = "state.pt"
 STATE = "optimizer.state."

@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ....catalog.errors import UsageError
-from ..processes import Processes
+from ..processes.processes import Processes
 from .safe_reading import CheckpointReader
 
 RUN_FILE = "run.json"

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch.distributed.checkpoint as dcp
 
-from ..numerics import all_finite
-from ..processes import Processes
+from ..processes.processes import Processes
 from ..reporting.metrics import say
+from ..training.numerics import all_finite
 from .contents import Contents, read_small
 from .digests import is_as_written, why_damaged
 from .folder import RUN_FILE, agreed

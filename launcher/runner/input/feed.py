@@ -12,10 +12,10 @@ from ....profiles.user_model.checks import Batch
 from ....profiles.user_model.workload import Workload
 from ..build import Trainer
 from ..job import Job
-from ..numerics import input_dtype
-from ..processes import Processes
+from ..processes.processes import Processes
 from ..reporting.metrics import say
-from ..training import Mark
+from ..training.numerics import input_dtype
+from ..training.step import Mark
 from .amount import amount_words
 from .batches import Batches, DatasetBatches, has_places, open_batches
 from .samples import Seeded, Share

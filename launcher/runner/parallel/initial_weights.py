@@ -19,9 +19,9 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 
 from ....catalog.errors import UserFileError
 from ....profiles.user_model.workload import Workload
-from ..error_text import first_line
 from ..job import Execution, Job
-from ..processes import Processes
+from ..processes.error_text import first_line
+from ..processes.processes import Processes
 
 BYTES_PER_PARAMETER = 4
 SHARE_OF_HOST = 0.5

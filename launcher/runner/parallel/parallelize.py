@@ -30,7 +30,7 @@ from ....catalog.errors import UserFileError
 from ....profiles.user_model.blocks import find_blocks
 from ....profiles.user_model.checks import Batch
 from ..job import Execution
-from ..numerics import fsdp_policy
+from ..training.numerics import fsdp_policy
 
 LossFunction = Callable[[nn.Module, Batch], Tensor]
 

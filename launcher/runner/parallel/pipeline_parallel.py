@@ -15,12 +15,12 @@ from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
 from ..input.samples import seed_everything
 from ..job import Execution
-from ..loss_weights import LossWeights, loss_weights
-from ..numerics import input_dtype
 from ..pipeline.passes import StagedPass
 from ..pipeline.schedule import PipelineSchedule, StageCut, build_stages, cut_model, make_schedule
-from ..processes import Processes
-from ..training import Mark
+from ..processes.processes import Processes
+from ..training.loss_weights import LossWeights, loss_weights
+from ..training.numerics import input_dtype
+from ..training.step import Mark
 from .parallelize import compile_blocks, spread
 
 

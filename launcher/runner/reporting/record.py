@@ -19,8 +19,8 @@ from ....profiles.user_model.several_optimizers import optimizer_name
 from ....profiles.user_model.workload import Workload
 from ..build import Trainer
 from ..job import Job
-from ..outcome import Outcome
-from ..processes import Processes
+from ..processes.processes import Processes
+from .outcome import Outcome
 
 RECORD_FILE = "record.json"
 NETWORK_FILE = "network.json"

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..processes import Processes
+from ..processes.processes import Processes
 from .metrics import duration, say
 
 SLOW_RANK = 1.5

@@ -21,9 +21,9 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from ....catalog.errors import GpuplanError, UserFileError
 from ....profiles.user_model.checks import described
 from ....profiles.user_model.workload import Workload, bound_function
-from ..error_text import first_line
 from ..job import Job
-from ..processes import Processes
+from ..processes.error_text import first_line
+from ..processes.processes import Processes
 from ..reporting.metrics import say
 from .files import stored_tensors
 from .names import NAMES_SHOWN, Matched, ModelNames, matched

@@ -20,8 +20,8 @@ from gpuplan.launcher.runner.checkpoint.contents import SMALL_FILE, Contents
 from gpuplan.launcher.runner.checkpoint.digests import DIGESTS, OWN_DIGEST, DigestedWriter
 from gpuplan.launcher.runner.checkpoint.folder import RUN_FILE, whole_checkpoints
 from gpuplan.launcher.runner.job import CheckpointPolicy
-from gpuplan.launcher.runner.numerics import all_finite
-from gpuplan.launcher.runner.processes import Processes
+from gpuplan.launcher.runner.processes.processes import Processes
+from gpuplan.launcher.runner.training.numerics import all_finite
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 

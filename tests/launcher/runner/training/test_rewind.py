@@ -12,7 +12,7 @@ from runner_jobs import REPOSITORY, losses, make_job, plan_of, run
 
 from gpuplan.launcher.runner.checkpoint.folder import RUN_FILE
 from gpuplan.launcher.runner.job import CheckpointPolicy
-from gpuplan.launcher.runner.not_finite import Rewinds
+from gpuplan.launcher.runner.training.not_finite import Rewinds
 from gpuplan.launcher.runner.training_options import REWIND, TrainingOptions
 
 MODEL = REPOSITORY / "tests" / "support" / "bad_samples_model.py"

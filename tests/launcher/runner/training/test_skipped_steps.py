@@ -12,7 +12,7 @@ import torch
 from runner_jobs import REPOSITORY, metrics, plan_of, train
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
-from gpuplan.launcher.runner.schedule import Schedule
+from gpuplan.launcher.runner.training.schedule import Schedule
 from gpuplan.profiles.user_model.schedulers import Stepped
 from gpuplan.profiles.user_model.training_step import LOSS_SCALE
 

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from ...catalog.errors import UsageError
-from ...planner.plan.layout import Layout
+from ....catalog.errors import UsageError
+from ....planner.plan.layout import Layout
 from .error_text import first_line
 
 MESH_NAMES = ("pipeline", "replicate", "shard", "tensor")

@@ -13,7 +13,7 @@ from runner_jobs import REPOSITORY, make_job, plan_of, train
 from gpuplan.catalog.errors import NoFeasiblePlanError
 from gpuplan.launcher.runner.build import Trainer, build_trainer
 from gpuplan.launcher.runner.job import execution_of, read_job
-from gpuplan.launcher.runner.processes import joined
+from gpuplan.launcher.runner.processes.processes import joined
 from gpuplan.profiles.user_model.contract import load_workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]

@@ -23,10 +23,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ...catalog.files import write_atomically
-from .job import Job
+from ....catalog.files import write_atomically
+from ..job import Job
+from ..reporting.metrics import say
 from .processes import Processes
-from .reporting.metrics import say
 
 NETWORK_FILE = "network.json"
 CUDA_BYTES, CPU_BYTES = 2**28, 2**22

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from ...catalog.errors import UsageError
-from ...profiles.user_model.schedulers import Stepped
-from ...profiles.user_model.workload import Workload
-from .training_options import COSINE, LINEAR, TrainingOptions
+from ....catalog.errors import UsageError
+from ....profiles.user_model.schedulers import Stepped
+from ....profiles.user_model.workload import Workload
+from ..training_options import COSINE, LINEAR, TrainingOptions
 
 STEPS, COUNTED, SKIPPED = "steps_of_run", "last_epoch", "skipped_steps"
 """Keys of a schedule's state: the steps that it was made for; how often it has stepped; in how many

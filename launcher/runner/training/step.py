@@ -10,11 +10,11 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ...profiles.user_model.checks import Batch
-from .job import Execution
+from ....profiles.user_model.checks import Batch
+from ..job import Execution
+from ..parallel.parallelize import micro_batch_sync
 from .loss_weights import LossWeights
 from .numerics import LossScaler, clip_gradients
-from .parallel.parallelize import micro_batch_sync
 
 Mark = Callable[[str], None]
 """Told the name of the part of a step that ends now."""

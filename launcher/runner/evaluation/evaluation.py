@@ -25,25 +25,25 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.utils.data import DataLoader
 
-from ...catalog.errors import UsageError, UserFileError
-from ...profiles.user_model.checks import Batch, checked_batch, described
-from ...profiles.user_model.placing import placed
-from ...profiles.user_model.workload import Workload, bound_function
-from .build import Trainer
-from .input.batches import has_places
-from .input.held_out import same_samples_words
-from .input.samples import Place, Seeded, mixed_seed, seed_everything
-from .job import Job
-from .lightning_validation import ValidationMetrics, has_validation, validation_samples
-from .loss_weights import loss_weights
-from .numerics import input_dtype
-from .parallel.parallelize import LossModule, SteadyDDP
-from .parallel.pipeline_parallel import StagedModel
-from .pipeline.passes import StagedPass
-from .processes import Processes
-from .reporting.metrics import say
+from ....catalog.errors import UsageError, UserFileError
+from ....profiles.user_model.checks import Batch, checked_batch, described
+from ....profiles.user_model.placing import placed
+from ....profiles.user_model.workload import Workload, bound_function
+from ..build import Trainer
+from ..input.batches import has_places
+from ..input.held_out import same_samples_words
+from ..input.samples import Place, Seeded, mixed_seed, seed_everything
+from ..job import Job
+from ..lightning.validation import ValidationMetrics, has_validation, validation_samples
+from ..parallel.parallelize import LossModule, SteadyDDP
+from ..parallel.pipeline_parallel import StagedModel
+from ..pipeline.passes import StagedPass
+from ..processes.processes import Processes
+from ..reporting.metrics import say
+from ..training.loss_weights import loss_weights
+from ..training.numerics import input_dtype
+from ..training.step import WholeModel
 from .same_calls import MetricsFunction, with_same_calls
-from .training import WholeModel
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 DATASET, METRICS = "build_eval_dataset", "compute_metrics"

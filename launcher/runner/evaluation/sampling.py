@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from ...catalog.errors import UsageError
-from ...profiles.user_model.workload import Workload, bound_function
-from .build import Trainer
+from ....catalog.errors import UsageError
+from ....profiles.user_model.workload import Workload, bound_function
+from ..build import Trainer
+from ..input.samples import seed_everything
+from ..job import Job
+from ..processes.processes import Processes
+from ..training.step import WholeModel
 from .evaluation import at_rest
-from .input.samples import seed_everything
-from .job import Job
-from .processes import Processes
-from .training import WholeModel
 
 FUNCTION = "sample"
 FOLDER = "samples"

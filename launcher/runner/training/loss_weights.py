@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ...catalog.errors import UserFileError
-from ...planner.plan.layout import Layout
-from ...profiles.user_model.checks import Batch, described
-from ...profiles.user_model.workload import Workload, optional_function
+from ....catalog.errors import UserFileError
+from ....planner.plan.layout import Layout
+from ....profiles.user_model.checks import Batch, described
+from ....profiles.user_model.workload import Workload, optional_function
 
 FUNCTION = "loss_weight"
 SMALLEST = 1e-30

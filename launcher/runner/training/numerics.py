@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor, Replicate
 
-from ...planner.plan.layout import Layout
-from ...profiles.user_model.training_step import LOSS_SCALE, SIXTEEN_BIT
-from .job import Execution
+from ....planner.plan.layout import Layout
+from ....profiles.user_model.training_step import LOSS_SCALE, SIXTEEN_BIT
+from ..job import Execution
 
 
 def use_matmul_format(precision: str | None) -> None:

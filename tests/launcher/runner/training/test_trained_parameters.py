@@ -7,7 +7,10 @@ import torch
 from torch import nn
 
 from gpuplan.catalog.errors import UserFileError
-from gpuplan.launcher.runner.trained_parameters import TrainedParameters, refuse_foreign
+from gpuplan.launcher.runner.training.trained_parameters import (
+    TrainedParameters,
+    refuse_foreign,
+)
 
 
 def test_a_parameter_of_nobody_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from runner_jobs import REPOSITORY, make_job, metrics, plan_of, run, train
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
-from gpuplan.launcher.runner.schedule import factor
+from gpuplan.launcher.runner.training.schedule import factor
 from gpuplan.launcher.runner.training_options import TrainingOptions
 
 SUPPORT = REPOSITORY / "tests" / "support"

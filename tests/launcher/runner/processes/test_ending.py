@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import atexit, threading, time
-from gpuplan.launcher.runner.ending import end_at_once
+from gpuplan.launcher.runner.processes.ending import end_at_once
 
 def work():
     time.sleep(0.2)

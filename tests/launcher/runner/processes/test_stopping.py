@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.launcher.runner.stopping import SAME_S, STOP_VARIABLE, Stopping
+from gpuplan.launcher.runner.processes.stopping import SAME_S, STOP_VARIABLE, Stopping
 
 
 class LaterSignalError(Exception):

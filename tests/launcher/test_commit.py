@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from gpuplan.launcher.runner.commit import commit_of
+from gpuplan.launcher.commit import commit_of
 
 
 def _git(folder: Path, *words: str) -> str:

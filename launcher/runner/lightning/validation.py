@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...catalog.errors import UsageError, UserFileError
-from ...profiles.user_model.checks import Batch, described
-from ...profiles.user_model.lightning_run import LIGHTNING, samples_of
-from ...profiles.user_model.workload import Params, Workload, optional_function
+from ....catalog.errors import UsageError, UserFileError
+from ....profiles.user_model.checks import Batch, described
+from ....profiles.user_model.lightning_run import LIGHTNING, samples_of
+from ....profiles.user_model.workload import Params, Workload, optional_function
 
 STEP, LOADER = "validation_step", "val_dataloader"
 LOSS_NAMES = ("val_loss", "val/loss", "valid_loss", "valid/loss", "validation_loss", "loss")

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from ...profiles.user_model.workload import Workload
-from .lightning_validation import is_lightning
-from .training import Gradients, WholeModel
+from ....profiles.user_model.workload import Workload
+from ..training.step import Gradients, WholeModel
+from .validation import is_lightning
 
 STEP = "training_step"
 

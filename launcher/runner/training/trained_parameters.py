@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from ...catalog.errors import UserFileError
+from ....catalog.errors import UserFileError
 
 
 def forget_gradients(parameters: Sequence[nn.Parameter]) -> None:

@@ -11,7 +11,7 @@ import torch
 from runner_jobs import REPOSITORY, plan_of, train
 
 from gpuplan.catalog.errors import UserFileError
-from gpuplan.launcher.runner.loss_weights import LossWeights
+from gpuplan.launcher.runner.training.loss_weights import LossWeights
 from gpuplan.planner.plan.layout import Layout
 
 MODEL = REPOSITORY / "tests" / "support" / "token_model.py"

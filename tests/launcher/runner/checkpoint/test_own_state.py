@@ -11,8 +11,8 @@ import torch
 from runner_jobs import REPOSITORY, plan_of, train
 
 from gpuplan.launcher.runner.checkpoint.contents import read_small
+from gpuplan.launcher.runner.checkpoint.own_state import put_together, taken_apart
 from gpuplan.launcher.runner.job import CheckpointPolicy
-from gpuplan.launcher.runner.own_state import put_together, taken_apart
 
 MODEL = REPOSITORY / "tests" / "support" / "averaged_model.py"
 

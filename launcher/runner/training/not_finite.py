@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...catalog.errors import GpuplanError
+from ....catalog.errors import GpuplanError
 
 MOST_REWINDS = 2
 """After so many in one run it ends: what diverges a third time is no bad sample."""

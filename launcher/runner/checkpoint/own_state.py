@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...catalog.errors import UserFileError
-from ...profiles.user_model.checks import described
-from ...profiles.user_model.workload import Workload, bound_function
+from ....catalog.errors import UserFileError
+from ....profiles.user_model.checks import described
+from ....profiles.user_model.workload import Workload, bound_function
 
 FUNCTION = "extra_state"
 SEPARATOR = "/"

@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ...catalog.errors import UserFileError
-from ...planner.plan.layout import Layout
-from ...profiles.user_model.checks import Batch
-from .processes import Processes
+from ....catalog.errors import UserFileError
+from ....planner.plan.layout import Layout
+from ....profiles.user_model.checks import Batch
+from ..processes.processes import Processes
 
 MetricsFunction = Callable[[nn.Module, Batch], Mapping[str, Any]]
 

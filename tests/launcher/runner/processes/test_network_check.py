@@ -12,7 +12,7 @@ from runner_jobs import PORTS, REPOSITORY, TIMEOUT_S, environment, make_job, pla
 
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE, write_guard, write_orders
 from gpuplan.launcher.guard.orders import NetworkOrders, ProjectionOrders
-from gpuplan.launcher.runner.network_check import network_used
+from gpuplan.launcher.runner.processes.network_check import network_used
 
 MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
 FAR_ABOVE = 1e15

@@ -1,0 +1,1 @@
+"""What a LightningModule counts and evaluates as under Lightning's own Trainer."""

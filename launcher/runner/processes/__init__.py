@@ -1,0 +1,1 @@
+"""The processes of a run: rank and mesh, what they agree on, how they end."""

@@ -1,0 +1,1 @@
+"""What a step is made of: gradients, precision, learning rates, what trains."""
