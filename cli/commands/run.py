@@ -72,7 +72,13 @@ ABOUT_THE_MODEL = (
     type=Count(whole=True),
     help="Processes, one for each device; default: the plan's, else every CUDA device, else 1.",
 )
-@option("Machine", "-y", "--yes", is_flag=True, help="Start more processes than cores unasked.")
+@option(
+    "Machine",
+    "-y",
+    "--yes",
+    is_flag=True,
+    help="Start more processes than cores, or a model that the memory here surely cannot hold.",
+)
 @option(
     "Machine",
     "--device",
@@ -317,6 +323,7 @@ def _request(asked: RunOptions) -> RunRequest:
         timeout_s=asked.timeout,
         verbose=asked.verbose,
         quiet=asked.quiet,
+        anyway=asked.yes,
     )
 
 

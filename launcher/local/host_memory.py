@@ -19,6 +19,7 @@ MOST_BYTES_PER_PARAMETER = 4 * 4
 """fp32 weights, gradients and Adam's two moments: a model that fits so is not counted."""
 ROOM = 4
 """So many times the size that was counted last must fit, for a file that may have changed since."""
+REACHED = ", which may go well where the loss does not reach all parameters: each is counted here"
 Count = Callable[..., ModelSize | None]
 
 
@@ -27,15 +28,20 @@ def refuse_too_large(
     nproc: int,
     device: str,
     *,
+    anyway: Callable[[str], None] | None = None,
     free_bytes: Callable[[], int | None] = free_memory_bytes,
     count: Count = count_model_size,
 ) -> None:
     """Refuse a run of which this machine surely cannot hold the model.
 
+    Every trained parameter is counted with a gradient, though one that the loss never reaches gets
+    none: such a model may fit after all, so the user has the last word.
+
     Args:
         job: the run.
         nproc: its processes.
         device: cpu or cuda.
+        anyway: told what would be refused, where it is to be started all the same; None refuses.
         free_bytes: returns what can be had here; None where it is not known.
         count: returns the size of a model; None where it is not known.
 
@@ -56,11 +62,13 @@ def refuse_too_large(
     layout = Layout(data=nproc) if execution is None else execution.layout
     if least_bytes(size, layout, device) <= free:
         return
-    raise UsageError(
+    what = (
         f"{job.spec.name} is too large for the memory of this machine:"
-        f" {_needed(size, layout, device)} {format_bytes(free)} is free here, swap included.",
-        fix=_fix(job, size, layout, execution, device, free),
+        f" {_needed(size, layout, device)} {format_bytes(free)} is free here, swap included."
     )
+    if anyway is None:
+        raise UsageError(what, fix=_fix(job, size, layout, execution, device, free))
+    anyway(f"{what} It is started all the same, as -y says.")
 
 
 def least_bytes(size: ModelSize, layout: Layout, device: str) -> int:
@@ -128,5 +136,10 @@ def _fix(
         "build a smaller model with --param",
         "end other programs that hold memory",
         f"rent a machine that holds it (`gpuplan estimate {job.spec.text}`, then `gpuplan launch`)",
+        "start it all the same with -y" + (REACHED if _counts_gradients(size, device) else ""),
     ]
     return "; or ".join(ways) + "."
+
+
+def _counts_gradients(size: ModelSize, device: str) -> bool:
+    return device == "cpu" and size.gradient_bytes > 0

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
-from ...catalog.errors import GpuplanError
+from ...catalog.errors import GpuplanError, UsageError
 from ...catalog.snapshot import Catalogue
 from ...planner.plan.plan import Plan
 from ...profiles.user_model.spec import ModelSpec
@@ -59,6 +59,10 @@ class Prepared:
     master_port: int | None
     verbose: bool
     quiet: bool
+    is_new_folder: bool
+    """Whether the folder of results was made for it."""
+    anyway: bool
+    """Whether it starts though this machine surely cannot hold the model."""
 
 
 def prepare(
@@ -94,7 +98,6 @@ def prepare(
     note_stand_in(plan, device, nproc, on_note)
     name = f"{spec.name}-{now():%Y%m%d-%H%M%S}"
     out_dir = (request.out_dir or run_folder.new_folder(name)).absolute()
-    run_folder.make(out_dir)
     job = Job(
         spec=spec,
         plan=None if plan is None else plan.model_dump(mode="json"),
@@ -117,6 +120,7 @@ def prepare(
     if job.plan is not None:
         execution_of(job.plan)
     refuse_unreadable_weights(job)
+    is_new_folder = run_folder.make(out_dir)  # Last: what is refused leaves no folder behind.
     return Prepared(
         job=_with_plan(job, given, devices[:nproc], catalogue),
         plan=plan,
@@ -125,6 +129,8 @@ def prepare(
         master_port=request.master_port,
         verbose=request.verbose,
         quiet=request.quiet,
+        is_new_folder=is_new_folder,
+        anyway=request.anyway,
     )
 
 
@@ -160,7 +166,13 @@ def execute(prepared: Prepared, *, on_note: Note) -> RunResult:
     done = run_folder.already_done(job)
     if done is not None:
         return _result(prepared, done, began=False)
-    refuse_too_large(job, prepared.nproc, prepared.device)
+    anyway = on_note if prepared.anyway else None
+    try:
+        refuse_too_large(job, prepared.nproc, prepared.device, anyway=anyway)
+    except UsageError:
+        if prepared.is_new_folder:
+            run_folder.unmake(job.out_dir)
+        raise
     shown = run_folder.shown_path(job.out_dir)
     on_note(f"Results go to {shown}; the same command with --out-dir {shown} continues the run.")
     with run_folder.held(job.out_dir) as lock:

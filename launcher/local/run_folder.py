@@ -38,8 +38,11 @@ STDERR = 2
 LAST_LINE_BYTES = 65_536
 
 
-def make(folder: Path) -> None:
+def make(folder: Path) -> bool:
     """Make the folder of results; those in gpuplan's own folder nobody else reads.
+
+    Returns:
+        Whether it is new.
 
     Raises:
         UsageError: it cannot be made or written.
@@ -47,14 +50,23 @@ def make(folder: Path) -> None:
     try:
         if folder.parent == Path(RUNS).absolute():
             make_private(folder.parent)
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            pass
+            return is_new
     except OSError as error:
         raise UsageError(
             f"Results cannot be written to {folder}: {error.strerror or error}.",
             fix="give a folder that you may write to with --out-dir.",
         ) from None
+
+
+def unmake(folder: Path) -> None:
+    """Remove the folder that was made for a run which did not start, if nothing is in it."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        if folder.parent == Path(RUNS).absolute():
+            folder.parent.rmdir()
 
 
 def new_folder(name: str) -> Path:

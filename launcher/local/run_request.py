@@ -39,6 +39,8 @@ class RunRequest:
     """How long a process waits for the others in one collective."""
     verbose: bool = False
     """Whether torchrun and every process write to the terminal, not to files."""
+    anyway: bool = False
+    """Whether a model that this machine surely cannot hold is started all the same."""
     quiet: bool = False
     """Whether what the processes print goes to a file."""
 

@@ -1,5 +1,6 @@
 """A model that this machine surely cannot hold is refused before any process of its run starts."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -181,7 +182,31 @@ def test_the_command_refuses_it_and_starts_no_process(tmp_path: Path, capsys) ->
     said = capsys.readouterr().err
     assert "net is too large for the memory of this machine" in said
     assert "To fix: build a smaller model with --param" in said
-    assert not (out / "job").exists()
+    assert "; or start it all the same with -y, which may go well where" in said
+    assert not out.exists()
+
+
+def test_what_is_refused_is_started_all_the_same_with_a_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    nothing = partial(refuse_too_large, free_bytes=lambda: 0)
+    monkeypatch.setattr("gpuplan.launcher.local.run.refuse_too_large", nothing)
+    words = ["run", str(net(tmp_path, width=1)), "--device", "cpu", "--steps", "1"]
+    words += ["--out-dir", str(tmp_path / "out")]
+    assert run(words) == 2
+    assert not (tmp_path / "out").exists()
+    capsys.readouterr()
+    assert run([*words, "-y"]) == 0
+    said = capsys.readouterr().err
+    assert "0 B is free here, swap included. It is started all the same, as -y says." in said
+
+
+def test_a_refusal_of_a_run_leaves_no_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["run", str(net(tmp_path, width=1)), "--device", "cpu", "--out-dir", str(out)]
+    assert run([*words, "--resume", "nowhere"]) == 2
+    assert run([*words, "--weights", "nowhere.safetensors"]) == 2
+    assert not out.exists()
 
 
 def host(root: Path, files: dict[str, str]) -> Path:

@@ -314,7 +314,7 @@ def execute(ask, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Job], o
             return Ended(code=1, signals=())
 
         monkeypatch.setattr(run, "run_child", run_child)
-        monkeypatch.setattr(run, "refuse_too_large", lambda *_run: None)
+        monkeypatch.setattr(run, "refuse_too_large", lambda *_run, **_how: None)
         with pytest.raises(GpuplanError):
             run.execute(prepared, on_note=notes.append)
         return notes
