@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,25 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 NOBODY = 65534
 """The user id that owns nothing."""
+HOME_NUMBERS = count()
+"""Of the gpuplan homes of this process, one a test."""
+
+
+@pytest.fixture(scope="session")
+def gpuplan_homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of all gpuplan homes.
+
+    pytest looks through all its folders whenever it makes one with a number, so that some thousand
+    more among them would cost each test some milliseconds.
+    """
+    return tmp_path_factory.mktemp("gpuplan-homes", numbered=False)
 
 
 @pytest.fixture(autouse=True)
-def gpuplan_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def gpuplan_home(gpuplan_homes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Point the data, cache and config folders at an empty temporary folder."""
-    home = tmp_path_factory.mktemp("gpuplan-home")
+    home = gpuplan_homes / str(next(HOME_NUMBERS))
+    home.mkdir(mode=0o700)
     for name in [name for name in os.environ if name.startswith("GPUPLAN_")]:
         monkeypatch.delenv(name)
     for name in ("NO_COLOR", "FORCE_COLOR"):
