@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..launcher.local.actuals import Actuals
     from ..launcher.local.export_weights import ExportedWeights
     from ..launcher.local.run_request import RunRequest, RunResult
-    from ..launcher.prepare.prepare import Prepared
+    from ..launcher.prepare.prepare import Later, Prepared
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.prepare.task.export import Exported
     from ..launcher.runner.weights.formats import WeightDtype, WeightFormat
@@ -153,6 +153,7 @@ def launch(
     now: Callable[[], datetime] | None = None,
     unique: Callable[[], str] | None = None,
     engine: Engine | None = None,
+    later: Sequence[Later] = (),
 ) -> Prepared:
     """Return a plan as the SkyPilot task that launches it, with what it costs.
 
@@ -179,6 +180,8 @@ def launch(
         unique: Returns six characters that no other run has; default: drawn at random.
         engine: What will rent it (`launches.context().engine`): what it lacks on this machine is
             listed with all else that is missing; default: nobody asks.
+        later: Checks that are made again before anything is rented: listed with what is missing,
+            and no refusal where nothing is.
 
     Raises:
         UsageError: The plan is stale, results would be lost, or what is asked for contradicts it.
@@ -236,6 +239,7 @@ def launch(
         now=clock,
         unique=unique or (lambda: uuid4().hex[:6]),
         engine=engine,
+        later=later,
     )
     notes = prepared.notes if unchecked is None else (*prepared.notes, unchecked)
     prepared = replace(prepared, project_file=of_file, notes=notes)

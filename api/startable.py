@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ..catalog.types import Instance
     from ..catalog.vocabulary import OfferPurchase
     from ..launcher.prepare.prepare import Prepared
+    from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.skypilot.placement import Place
     from ..planner.plan.answer.answer_parts import Recommended
     from ..planner.plan.answer.estimate import Estimate
     from ..planner.plan.plan import Plan
@@ -81,20 +83,53 @@ def refuse_without_capacity(
     Raises:
         NoCapacityError: Every place says no; the message says why, and what asks for more quota.
     """
-    from ..catalog.clouds.connect import CLOUDS
     from ..catalog.snapshot import load_catalogue
+
+    question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
+    lines = _lines_of(question, prepared.plan, prepared.request, prepared.all_places)
+    _refuse_too_few_held(prepared, lines)
+    _refuse_all_no(prepared.plan, lines)
+    return lines
+
+
+def refuse_no_place(
+    plan: Plan,
+    request: LaunchRequest,
+    places: Iterable[Place],
+    *,
+    clouds: Mapping[str, Cloud] | None = None,
+    now: datetime | None = None,
+    on_progress: Tell | None = None,
+) -> None:
+    """Raise where no place can start a plan whose launch cannot be prepared yet.
+
+    Raises:
+        NoCapacityError: As `refuse_without_capacity`, whatever a reservation holds.
+    """
+    from ..catalog.snapshot import load_catalogue
+
+    question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
+    _refuse_all_no(plan, _lines_of(question, plan, request, places))
+
+
+def _lines_of(
+    question: _Asking, plan: Plan, request: LaunchRequest, places: Iterable[Place]
+) -> tuple[CapacityLine, ...]:
+    """Return what is known of the places of a launch; nothing where nobody can be asked."""
+    from ..catalog.clouds.connect import CLOUDS
+
+    if request.infra is not None or plan.offer.provider not in CLOUDS:
+        return ()
+    purchase: OfferPurchase = "spot" if request.buys_spot(plan) else "on-demand"
+    regions = [place.region for place in places if place.region is not None]
+    return tuple(question.lines(plan, regions or [plan.offer.region], purchase))
+
+
+def _refuse_all_no(plan: Plan, lines: tuple[CapacityLine, ...]) -> None:
     from ..launcher.lifecycle.engine import NoCapacityError
 
-    plan = prepared.plan
-    if prepared.request.infra is not None or plan.offer.provider not in CLOUDS:
-        return ()
-    question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
-    purchase: OfferPurchase = "spot" if prepared.request.buys_spot(plan) else "on-demand"
-    regions = [place.region for place in prepared.all_places if place.region is not None]
-    lines = question.lines(plan, regions or [plan.offer.region], purchase)
-    _refuse_too_few_held(prepared, lines)
     if not lines or any(line.startable != "no" for line in lines):
-        return tuple(lines)
+        return
     reasons = "; ".join(f"{line.region}: {_why_not(line)}" for line in lines)
     commands = [quota.command for line in lines for quota in line.quotas if quota.command]
     fix = "launch elsewhere (gpuplan capacity says where it can be started)."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...catalog.errors import UsageError
 from ..options.launch import launch_options
 from ..options.launch_values import LaunchOptions, limits_of, refuse_contradictions, request_of
 from ..options.shared import TYPED, GroupedCommand, output_options
@@ -16,8 +16,10 @@ from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
-    from ...launcher.prepare.prepare import Prepared
+    from ...launcher.prepare.missing import MissingError
+    from ...launcher.prepare.prepare import Later, Prepared
     from ...launcher.prepare.request import LaunchRequest
+    from ...launcher.skypilot.placement import Place
     from ...launcher.store.launch_record import LaunchRecord
     from ...planner.plan.plan import Plan
 
@@ -50,7 +52,6 @@ def command(plan_id: str | None, **options: Any) -> int:
     refuse_contradictions(asked)
     request = request_of(asked)
     prepared = _prepared_or_ready_line(plan_id, request, asked)
-    _check_capacity(prepared, asked)
     if asked.dryrun:
         _show(prepared, asked)
         _write(prepared, asked)
@@ -66,13 +67,20 @@ def _prepared_or_ready_line(
     Raises:
         MissingError: something is.
     """
-    from ...launcher.prepare.missing import MissingError
+    from ...launcher.prepare.missing import MissingError, refuse_all
 
     try:
-        return _prepared(plan_id, request, asked)
+        prepared = _prepared(plan_id, request, asked)
+        unasked = [] if asked.dryrun else [lambda: _refuse_unasked(asked)]
+        refuse_all([lambda: _check_capacity(prepared, asked)], later=unasked)
     except MissingError as error:
-        words = click.get_current_context().meta[TYPED]
-        raise error.with_line(("gpuplan", "launch", *words)) from None
+        raise _with_line(error) from None
+    return prepared
+
+
+def _with_line(error: MissingError) -> MissingError:
+    words = click.get_current_context().meta[TYPED]
+    return error.with_line(("gpuplan", "launch", *words))
 
 
 def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions) -> Prepared:
@@ -93,7 +101,21 @@ def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions)
         pricebook=asked.pricebook,
         replan=asked.replan,
         engine=None if asked.dryrun else make_context(quiet=True).engine,
+        later=_told_later(asked),
     )
+
+
+def _told_later(asked: LaunchOptions) -> list[Later]:
+    """Return what is refused after the launch is prepared, to be listed with what it lacks."""
+    from ...api.startable import refuse_no_place
+    from ..terminal.progress import counted_progress
+
+    def can_start(plan: Plan, request: LaunchRequest, places: Sequence[Place]) -> None:
+        with counted_progress("Asking the cloud …", quiet=asked.quiet) as tell:
+            refuse_no_place(plan, request, places, on_progress=tell)
+
+    unasked = lambda *_launch: _refuse_unasked(asked)  # noqa: E731
+    return [unasked] if asked.check_capacity is False else [can_start, unasked]
 
 
 def _check_capacity(prepared: Prepared, asked: LaunchOptions) -> None:
@@ -184,20 +206,37 @@ def _confirm(prepared: Prepared, asked: LaunchOptions) -> None:
     """Ask before money is spent.
 
     Raises:
-        UsageError: there is no terminal to ask on.
+        MissingError: there is no terminal to ask on.
         click.Abort: the answer is no.
     """
+    from ...launcher.prepare.missing import MissingError
+
     if asked.yes:
         return
-    if not is_terminal(sys.stdin):
-        raise UsageError(
-            "Renting machines needs your confirmation, and there is no terminal to ask on.",
-            fix="give -y to rent without asking, or --dryrun to see the task only.",
-        )
+    try:
+        _refuse_unasked(asked)
+    except MissingError as error:
+        raise _with_line(error) from None
     if asked.quiet:
         _say_money(prepared)
     _confirm_upload(prepared)
     click.confirm("Rent these machines?", abort=True, err=True)
+
+
+def _refuse_unasked(asked: LaunchOptions) -> None:
+    """Refuse to rent where nobody can be asked.
+
+    Raises:
+        MissingError: there is no terminal to ask on, and no -y.
+    """
+    from ...launcher.prepare.missing import MissingError
+
+    if not asked.yes and not is_terminal(sys.stdin):
+        raise MissingError(
+            "Renting machines needs your confirmation, and there is no terminal to ask on.",
+            fix="give -y to rent without asking, or --dryrun to see the task and its cost only.",
+            options=("-y",),
+        )
 
 
 def _confirm_upload(prepared: Prepared) -> None:

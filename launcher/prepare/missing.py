@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
-from ...catalog.errors import UsageError
+from ...catalog.errors import GpuplanError, UsageError
 from ...planner.plan.plan import Plan
 from ..lifecycle.engine import Engine, NoEngineError
 from ..skypilot.clouds import CLOUDS, credentials
@@ -16,6 +16,10 @@ from .request import LaunchRequest
 
 IN_WORDS = ("put ", "bring ", "name ")
 """How ways to log in begin that are no commands."""
+
+
+SERVER = "SKYPILOT_API_SERVER_ENDPOINT"
+"""SkyPilot's own variable: a server elsewhere, which has the keys."""
 
 
 class MissingError(UsageError):
@@ -27,6 +31,7 @@ class MissingError(UsageError):
         commands: of a shell, which do so.
         options: of the launch itself, which do so.
         by_hand: numbers of what neither does.
+        exit_code: of the refusal; None: that of a usage error.
     """
 
     def __init__(
@@ -37,8 +42,11 @@ class MissingError(UsageError):
         commands: Sequence[str] = (),
         options: Sequence[str] = (),
         by_hand: Sequence[int] = (),
+        exit_code: int | None = None,
     ) -> None:
         super().__init__(message, fix=fix)
+        if exit_code is not None:
+            self.exit_code = exit_code
         self.commands = tuple(commands)
         self.options = tuple(options)
         self.by_hand = tuple(by_hand)
@@ -49,18 +57,29 @@ class MissingError(UsageError):
             return self
         line = " && ".join([*self.commands, shlex.join([*typed, *self.options])])
         places = ", ".join(map(str, self.by_hand))
-        head = f"All but {places}, which comes first" if places else "All of it"
-        return MissingError(self.message, fix=f"{self.fix}\n{head}, in one command:\n  {line}")
+        come = "comes" if len(self.by_hand) == 1 else "come"
+        head = f"All but {places}, which {come} first" if places else "All of it"
+        fix = f"{self.fix}\n{head}, in one command:\n  {line}"
+        return MissingError(self.message, fix=fix, exit_code=self.exit_code)
 
 
-def refuse_all(checks: Iterable[Callable[[], object]]) -> None:
-    """Raise what one of the checks raises, or one error with all that several raise."""
-    found: list[UsageError | NoEngineError] = []
-    for check in checks:
-        try:
-            check()
-        except (UsageError, NoEngineError) as error:
-            found.append(error)
+def refuse_all(
+    checks: Iterable[Callable[[], object]], *, later: Iterable[Callable[[], object]] = ()
+) -> None:
+    """Raise what one of the checks raises, or one error with all that several raise.
+
+    Args:
+        checks: each raises what is missing.
+        later: what is checked again when all else is there, since it takes long or comes after a
+            question: listed beside what is missing already, and never a refusal by itself.
+    """
+    found = _raised(checks)
+    codes = {one.exit_code for one in found}
+    if found:
+        found = [*found, *_raised(later)]
+    # One price that is not known stops several checks with the same words.
+    keyed = {one if isinstance(one, MissingError) else one.message: one for one in found}
+    found = list(keyed.values())
     if len(found) == 1:
         raise found[0]
     if not found:
@@ -73,7 +92,18 @@ def refuse_all(checks: Iterable[Callable[[], object]]) -> None:
         commands=[line for one in missing if one is not None for line in one.commands],
         options=[word for one in missing if one is not None for word in one.options],
         by_hand=[place for place, one in enumerate(missing, 1) if one is None],
+        exit_code=codes.pop() if len(codes) == 1 else None,
     )
+
+
+def _raised(checks: Iterable[Callable[[], object]]) -> list[GpuplanError]:
+    found: list[GpuplanError] = []
+    for check in checks:
+        try:
+            check()
+        except GpuplanError as error:
+            found.append(error)
+    return found
 
 
 def place_for_results(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
@@ -114,6 +144,46 @@ def needs_here(
     ]
 
 
+def keys_here(
+    engine: Engine,
+    plan: Plan,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+) -> Callable[[], object]:
+    """Return the check of whether there are keys of the plan's cloud, where SkyPilot is installed.
+
+    For a list alone: a machine may have a role, and SkyPilot a server of its own.
+    """
+
+    def check() -> None:
+        try:
+            engine.ready()
+        except NoEngineError:
+            return  # What installs it says it.
+        login = _login(plan, environment, home or Path.home())
+        if login is not None and SERVER not in environment:
+            raise MissingError(
+                f"No keys of {plan.offer.provider} were found on this machine.",
+                fix=f"{login}; a role of the machine, or a SkyPilot server elsewhere, needs none.",
+                commands=_as_command(login),
+            )
+
+    return check
+
+
+def _login(plan: Plan, environment: Mapping[str, str], home: Path) -> str | None:
+    """Return how to log in to the cloud of a plan; None where there are keys, or none is known."""
+    for cloud, facts in CLOUDS.items():
+        if cloud.casefold() == plan.offer.provider and not credentials(home, environment)[cloud]:
+            return facts.login
+    return None
+
+
+def _as_command(login: str) -> list[str]:
+    return [] if login.startswith(IN_WORDS) else [login.replace("; ", " && ")]
+
+
 def _refuse_no_engine(
     engine: Engine, plan: Plan, environment: Mapping[str, str], home: Path
 ) -> None:
@@ -124,17 +194,16 @@ def _refuse_no_engine(
     try:
         engine.ready()
     except NoEngineError as error:
-        packages, login = ["gpuplan[sky]"], None
+        packages = ["gpuplan[sky]"]
         for cloud, facts in CLOUDS.items():
             if cloud.casefold() == plan.offer.provider:
                 packages.append(f"skypilot[{facts.extra}]")
-                login = None if credentials(home, environment)[cloud] else facts.login
+        login = _login(plan, environment, home)
         commands = ["pip install " + " ".join(f'"{one}"' for one in packages)]
         fix = f"install it: {commands[0]}"
         if login is not None:
             fix += f"; no keys of {plan.offer.provider} were found here: {login}"
-        if login is not None and not login.startswith(IN_WORDS):
-            commands.append(login.replace("; ", " && "))
+            commands += _as_command(login)
         raise MissingError(error.message, fix=f"{fix}.", commands=commands) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -17,15 +18,20 @@ from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
 
 
 def refuse_request(
-    plan: Plan, request: LaunchRequest, *, needs: Sequence[Callable[[], object]] = ()
+    plan: Plan,
+    request: LaunchRequest,
+    *,
+    needs: Sequence[Callable[[], object]] = (),
+    later: Sequence[Callable[[], object]] = (),
 ) -> None:
-    """Refuse what contradicts itself or the plan, before any price is looked up.
+    """Refuse what contradicts itself or the plan, and say at once all that is missing.
 
     Args:
         plan: what is launched.
         request: how.
         needs: further checks that raise UsageError where something is not there yet; all that is
             missing is said at once.
+        later: as `refuse_all` has it.
 
     Raises:
         UsageError: results would be lost, two buckets are put in one place, or a key is given.
@@ -34,7 +40,7 @@ def refuse_request(
     _refuse_unrunnable(plan, request)
     for option, text in (("--command", request.command), ("--setup", request.setup)):
         refuse_keys(text or "", option)  # First: what follows may repeat the line that was typed.
-    refuse_all([lambda: _refuse_loss(plan, request), *needs])
+    refuse_all([lambda: _refuse_loss(plan, request), *needs], later=later)
     refuse_repeats(request.data)
     if request.guard.smoke and request.command is not None:
         raise UsageError(
@@ -88,7 +94,8 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
         raise LimitError(
             f"This is expected to cost ${cost.usd_expected:,.2f}, more than"
             f" {_limit(guard)} (at worst: ${cost.usd_worst:,.2f}).",
-            fix="choose a cheaper plan, fewer steps or --spot, or allow more with --max-cost.",
+            fix="choose a cheaper plan, fewer steps or --spot, or allow more with"
+            f" --max-cost {_whole_dollars(cost)}, its worst case.",
         )
     hours = guard.max_hours
     if hours is not None and cost.hours_expected is not None and cost.hours_expected > hours:
@@ -97,6 +104,11 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
             f" {hours:,.1f}.",
             fix="choose a faster plan or fewer steps, or allow more.",
         )
+
+
+def _whole_dollars(cost: LaunchCost) -> int:
+    """Return the worst case in dollars, rounded up."""
+    return math.ceil(max(cost.usd_worst or 0, cost.usd_expected or 0))
 
 
 def _limit(guard: GuardRequest) -> str:

@@ -8,9 +8,11 @@ Nothing here rents anything.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -35,7 +37,7 @@ from ..labels import slug, with_store
 from ..lifecycle.engine import Engine
 from ..runner.input.amount import amount_words
 from ..runner.job import Job, write_atomically
-from ..skypilot.interfaces import Interfaces, interface_notes
+from ..skypilot.interfaces import PLUGIN, Interfaces, interface_notes, refuse_unreachable
 from ..skypilot.placement import Place
 from ..skypilot.prices import PriceDifference
 from ..skypilot.reservations import (
@@ -51,7 +53,7 @@ from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
 from ..upload import Upload, keep_source, measure
-from .missing import needs_here
+from .missing import keys_here, needs_here
 from .money.purchase import Bought, bought, held_to_terms
 from .notes import launch_notes, term_text
 from .plan_choice import refuse_stale
@@ -70,6 +72,8 @@ from .task.network_plan import asked_interfaces, network_orders, with_network
 from .task.task import Task, build_task
 from .wanted_torch import refuse_torch
 
+Later = Callable[[Plan, LaunchRequest, Sequence[Place]], object]
+"""Raises what one who asks for machines would be refused for later: `refuse_all` has it."""
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
 
@@ -189,6 +193,7 @@ def prepare(
     own_stops: OwnStops = NO_OWN_STOPS,
     spot_prices: SpotPrices = NO_SPOT_PRICES,
     engine: Engine | None = None,
+    later: Sequence[Later] = (),
 ) -> Prepared:
     """Return a launch, refused if it could lose results or its price is not known.
 
@@ -204,6 +209,7 @@ def prepare(
         own_stops: what stopped the user's own launches.
         spot_prices: of spot machines by place and day, as far as they were seen.
         engine: what rents; what it lacks here is listed with all else. None: nothing is rented.
+        later: listed with what is missing, and no refusal where nothing is.
 
     Raises:
         UsageError: the plan is stale, or something that is asked for contradicts it.
@@ -214,13 +220,19 @@ def prepare(
     plan = given.plan
     refuse_unbought_block(plan)
     refuse_stale(given, catalogue)
-    here = [] if engine is None else needs_here(engine, plan, request)
-    refuse_request(plan, request, needs=[*here, *_needs(spec, project, request)])
-    machines = bought(
-        plan, request, catalogue, now=now(), own_stops=own_stops, spot_prices=spot_prices
-    )
     reservation = held_reservation(plan.offer, catalogue)
-    _refuse_machines(plan, machines, reservation, now=now())
+
+    @cache
+    def buy() -> Bought:
+        return bought(
+            plan, request, catalogue, now=now(), own_stops=own_stops, spot_prices=spot_prices
+        )
+
+    here, last = _of_renting(engine, plan, request, buy, catalogue, later)
+    money = lambda: _refuse_machines(plan, buy(), reservation, now=now())  # noqa: E731
+    needs = [*here, *_needs(spec, project, request), money]
+    refuse_request(plan, request, needs=needs, later=last)
+    machines = buy()
     request = machines.request
     interfaces = asked_interfaces(plan, machines, catalogue)
     in_reservation = sky_config(reservation, machines.places) is not None
@@ -287,6 +299,30 @@ def prepare(
         term=term_text(machines),
         interfaces=interfaces,
     )
+
+
+def _of_renting(
+    engine: Engine | None,
+    plan: Plan,
+    request: LaunchRequest,
+    buy: Callable[[], Bought],
+    catalogue: Catalogue,
+    later: Sequence[Later],
+) -> tuple[list[Callable[[], object]], list[Callable[[], object]]]:
+    """Return the checks of what renting needs, and those for a list alone; none if nobody rents."""
+    if engine is None:
+        return [], []
+
+    def reach() -> None:
+        interfaces = asked_interfaces(plan, buy(), catalogue)
+        refuse_unreachable(interfaces, has_plugin=shutil.which(PLUGIN) is not None)
+
+    def last(check: Later) -> None:
+        machines = buy()
+        check(plan, machines.request, (*machines.places, *machines.fallback))
+
+    listed = [partial(last, one) for one in later]
+    return [*needs_here(engine, plan, request), reach], [keys_here(engine, plan), *listed]
 
 
 def _refuse_machines(

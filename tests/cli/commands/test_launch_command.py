@@ -17,7 +17,7 @@ from fake_engine import FakeEngine
 from gpuplan import api
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
-from gpuplan.launcher.lifecycle.engine import NoEngineError
+from gpuplan.launcher.lifecycle.engine import NoCapacityError, NoEngineError
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store
@@ -154,7 +154,10 @@ def test_quiet_says_nothing_on_stderr(plan: Plan, capsys) -> None:
 
 def test_nothing_is_rented_unasked(plan: Plan, engine: FakeEngine, capsys) -> None:
     assert run(["launch", plan.id, *OUTPUTS]) == 2
-    assert "there is no terminal to ask on" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "there is no terminal to ask on" in said
+    assert said.index("at worst") < said.index("Error:")
+    assert said.splitlines()[-1] == f"  gpuplan launch {plan.id} {' '.join(OUTPUTS)} -y"
     assert engine.tasks == []
     assert not Path("gpuplan-launches").exists()
     assert run(["history"]) == 0
@@ -314,16 +317,55 @@ def test_all_that_is_missing_is_said_at_once_with_one_line_that_can_be_pasted(
     kept = _without_data("import click\ndef build_model(): ...\ndef build_dataset(): ...\n")
     assert run(["launch", kept, "--secret", "HF_TOKEN", "--max-cost", "400"]) == 2
     said = capsys.readouterr().err
-    assert "Error: 4 things are missing before this can be launched." in said
+    assert "Error: 5 things are missing before this can be launched." in said
     *_, head, line = said.splitlines()
     assert head == "All of it, in one command:"
     first, rest = line.strip().split(" && ", 1)
     assert first == 'pip install "gpuplan[sky]" "skypilot[aws]"'
     assert rest.startswith("read -rs HF_TOKEN && export HF_TOKEN && printf ")
     assert "click==" in rest
-    typed = f"gpuplan launch {kept} --secret HF_TOKEN --max-cost 400 --fetch results"
+    typed = f"gpuplan launch {kept} --secret HF_TOKEN --max-cost 400 --fetch results -y"
     assert rest.endswith(f"/requirements.txt && {typed}")
     assert engine.tasks == []
+
+
+def test_what_was_told_only_after_all_else_is_in_the_list_too(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """A limit, quota that is too small, keys and the answer to the question."""
+
+    def no_quota(*_launch: object, **_how: object) -> None:
+        raise NoCapacityError("Your account cannot start it.", fix="ask for more quota.")
+
+    monkeypatch.setattr("gpuplan.api.startable.refuse_no_place", no_quota)
+    assert run(["launch", plan.id, "--max-cost", "1"]) == 2
+    said = capsys.readouterr().err
+    assert "Error: 5 things are missing before this can be launched." in said
+    assert "2. This is expected to cost $" in said
+    assert "3. No keys of aws were found on this machine." in said
+    assert "4. Your account cannot start it." in said
+    assert "5. Renting machines needs your confirmation" in said
+    assert "All but 2, 4, which come first, in one command:" in said
+    typed = f"gpuplan launch {plan.id} --max-cost 1 --fetch results -y"
+    assert said.splitlines()[-1] == f"  aws configure && {typed}"
+    most = re.search(r"--max-cost (\d+), its worst case", said)
+    assert most is not None
+    words = ["launch", plan.id, "--max-cost", most[1], "--fetch", "results", "-y"]
+    assert run([*words, "--no-check-capacity"]) == 0
+    assert len(engine.tasks) == 1
+
+
+def test_quota_alone_is_told_with_the_answer_that_is_missing(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def no_quota(*_launch: object, **_how: object) -> None:
+        raise NoCapacityError("Your account cannot start it.", fix="ask for more quota.")
+
+    monkeypatch.setattr("gpuplan.api.refuse_without_capacity", no_quota)
+    assert run(["launch", plan.id, *OUTPUTS]) == 3
+    said = capsys.readouterr().err
+    assert "Error: 2 things are missing" in said
+    assert said.splitlines()[-1] == f"  gpuplan launch {plan.id} {' '.join(OUTPUTS)} -y"
 
 
 def test_a_dry_run_needs_neither_skypilot_nor_secrets(

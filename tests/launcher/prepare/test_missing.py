@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from answers import make_offer, make_plan
 
-from gpuplan.catalog.errors import UsageError
+from gpuplan.catalog.errors import LimitError, PriceError, UsageError
 from gpuplan.launcher.lifecycle.engine import NoEngineError
 from gpuplan.launcher.prepare.missing import (
     MissingError,
+    keys_here,
     list_of_packages,
     needs_here,
     place_for_results,
@@ -73,6 +74,32 @@ def test_one_alone_keeps_its_words() -> None:
     alone = raised(missing("first"))
     assert isinstance(alone, MissingError)
     assert (alone.with_line(TYPED).fix or "").startswith("bring it.\nAll of it, in one command:")
+
+
+def test_what_is_told_later_is_listed_beside_what_is_missing_and_refuses_nothing_alone() -> None:
+    def check(error: Exception) -> None:
+        raise error
+
+    later = [lambda: check(LimitError("No quota.")), lambda: check(missing(options=("-y",)))]
+    refuse_all([lambda: None], later=later)
+    with pytest.raises(MissingError, match="3 things") as caught:
+        refuse_all([lambda: check(LimitError("Too dear."))], later=later)
+    assert (caught.value.exit_code, caught.value.by_hand) == (4, (1, 2))
+    assert caught.value.with_line(TYPED).exit_code == 4
+    with pytest.raises(PriceError, match="No price"):
+        refuse_all([lambda: check(PriceError("No price."))] * 2)
+
+
+def test_keys_that_are_not_found_are_for_the_list_where_skypilot_is_there(tmp_path: Path) -> None:
+    def check(engine: object, **environment: str) -> None:
+        keys_here(engine, make_plan(), environment=environment, home=tmp_path)()  # pyright: ignore[reportArgumentType]
+
+    check(NoSkyPilot())
+    check(Ready(), AWS_PROFILE="work")
+    check(Ready(), SKYPILOT_API_SERVER_ENDPOINT="https://sky.example.org")
+    with pytest.raises(MissingError, match="No keys of aws") as caught:
+        check(Ready())
+    assert caught.value.commands == ("aws configure",)
 
 
 def test_results_have_a_place_that_the_plan_allows() -> None:
