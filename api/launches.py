@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..launcher.lifecycle.context import LaunchContext
     from ..launcher.lifecycle.engine import Engine, NoCapacityError
     from ..launcher.lifecycle.observe import Finding
-    from ..launcher.lifecycle.reconcile import Discrepancy
+    from ..launcher.lifecycle.reconcile.reconcile import Discrepancy
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.burn_down import BurnDown
@@ -43,8 +43,8 @@ def context(
         log: Where the engine's log and the jobs' go.
         changes: What the user changes of the guard's orders (`launcher/guard/orders.py`).
     """
-    from ..launcher.lifecycle.cloud_instances import terminate_on_power_off
     from ..launcher.lifecycle.context import LaunchContext
+    from ..launcher.lifecycle.reconcile.cloud_instances import terminate_on_power_off
     from ..launcher.lifecycle.shutdown_behavior import TerminateOnPowerOff
     from ..launcher.prepare.task.orders_file import renew_orders
     from ..launcher.skypilot.engine import SkyEngine
@@ -401,8 +401,8 @@ def reconcile(context: LaunchContext, *, owner: str | None = None) -> list[Discr
             Those of others, and of other stores, are listed and left alone.
     """
     from ..catalog.snapshot import load_catalogue
-    from ..launcher.lifecycle.cloud_instances import labelled_instances
-    from ..launcher.lifecycle.reconcile import reconcile as compare
+    from ..launcher.lifecycle.reconcile.cloud_instances import labelled_instances
+    from ..launcher.lifecycle.reconcile.reconcile import reconcile as compare
 
     catalogue = load_catalogue(None)
     regions = sorted({one.region for one in catalogue.offers if one.provider == "aws"})
@@ -420,7 +420,7 @@ def take_down(context: LaunchContext, orphan: Discrepancy, *, confirmed: bool = 
     Raises:
         UsageError: They are another store's or owner's, or unattributed and not confirmed.
     """
-    from ..launcher.lifecycle.cloud_instances import terminate
-    from ..launcher.lifecycle.reconcile import take_down as tear_down
+    from ..launcher.lifecycle.reconcile.cloud_instances import terminate
+    from ..launcher.lifecycle.reconcile.reconcile import take_down as tear_down
 
     tear_down(context, orphan, terminate=terminate, confirmed=confirmed)

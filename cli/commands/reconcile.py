@@ -16,7 +16,7 @@ from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
-    from ...launcher.lifecycle.reconcile import Discrepancy
+    from ...launcher.lifecycle.reconcile.reconcile import Discrepancy
 
 FORMATS = ("table", "json")
 

@@ -74,7 +74,7 @@ def test_a_plan_on_another_provider_is_refused_as_when_it_is_named(answer: Estim
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [None])
     monkeypatch.setattr(
-        "gpuplan.launcher.lifecycle.cloud_instances.terminate_on_power_off",
+        "gpuplan.launcher.lifecycle.reconcile.cloud_instances.terminate_on_power_off",
         lambda _run, _regions: ["i-1"],
     )
     return FakeEngine(Clock(datetime.now(UTC)), usd_per_hour=Decimal("21.96"))

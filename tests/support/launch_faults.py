@@ -27,7 +27,7 @@ from launch_records import RUN, make_context, make_record
 from gpuplan.catalog.errors import GpuplanError
 from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import LostTouchError
-from gpuplan.launcher.lifecycle.reconcile import reconcile, take_down
+from gpuplan.launcher.lifecycle.reconcile.reconcile import reconcile, take_down
 from gpuplan.launcher.lifecycle.resume import down, follow, look_at_open, resume, stop
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
 from gpuplan.launcher.store import estimates

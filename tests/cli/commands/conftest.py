@@ -11,7 +11,7 @@ from fake_engine import Clock, FakeEngine
 from gpuplan.catalog.clouds import connect as connecting
 from gpuplan.catalog.clouds.interface import CloudError
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.launcher.lifecycle import cloud_instances
+from gpuplan.launcher.lifecycle.reconcile import cloud_instances
 from gpuplan.launcher.skypilot import engine as sky_engine
 from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store

@@ -16,7 +16,7 @@ from launch_records import RUN, make_record
 
 from gpuplan import api
 from gpuplan.cli.main import run
-from gpuplan.launcher.lifecycle.reconcile import Listing, Skipped
+from gpuplan.launcher.lifecycle.reconcile.reconcile import Listing, Skipped
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.skypilot import engine as sky_engine
 from gpuplan.launcher.store.estimates import Store, StoreError

@@ -10,7 +10,7 @@ from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan.catalog.errors import LimitError, UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, EngineJob
-from gpuplan.launcher.lifecycle.reconcile import reconcile, take_down
+from gpuplan.launcher.lifecycle.reconcile.reconcile import reconcile, take_down
 from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run, resume, show_log, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin
 from gpuplan.launcher.store.accounting import closing_line, spent_usd

@@ -10,7 +10,7 @@ from gpuplan import api
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import ClusterStatus, EngineError
-from gpuplan.launcher.lifecycle.reconcile import reconcile
+from gpuplan.launcher.lifecycle.reconcile.reconcile import reconcile
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin
 from gpuplan.launcher.store.accounting import spent_usd

@@ -10,11 +10,16 @@ from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.context import LaunchContext
-from gpuplan.launcher.lifecycle.discrepancy import Discrepancy
-from gpuplan.launcher.lifecycle.reconcile import LabelledMachine, Listing, reconcile, take_down
+from gpuplan.launcher.lifecycle.reconcile.discrepancy import Discrepancy
+from gpuplan.launcher.lifecycle.reconcile.reconcile import (
+    LabelledMachine,
+    Listing,
+    reconcile,
+    take_down,
+)
+from gpuplan.launcher.lifecycle.reconcile.unattributed import count_unattributed
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
-from gpuplan.launcher.lifecycle.unattributed import count_unattributed
 from gpuplan.launcher.store.accounting import closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
 from gpuplan.launcher.store.launch_sums import Wanted

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpuplan.launcher.lifecycle import cloud_instances
-from gpuplan.launcher.lifecycle.cloud_instances import (
+from gpuplan.launcher.lifecycle.engine import EngineError
+from gpuplan.launcher.lifecycle.reconcile import cloud_instances
+from gpuplan.launcher.lifecycle.reconcile.cloud_instances import (
     RegionRefusedError,
     labelled_instances,
     terminate,
     terminate_on_power_off,
 )
-from gpuplan.launcher.lifecycle.engine import EngineError
-from gpuplan.launcher.lifecycle.reconcile import LabelledMachine, Listing
+from gpuplan.launcher.lifecycle.reconcile.reconcile import LabelledMachine, Listing
 
 REFUSED = "AWS was not able to validate the provided access credentials"
 

@@ -10,7 +10,7 @@ from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError
-from gpuplan.launcher.lifecycle.reconcile import (
+from gpuplan.launcher.lifecycle.reconcile.reconcile import (
     Discrepancy,
     LabelledMachine,
     Listing,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from ...catalog.snapshot import load_catalogue
-from ..store.launch_record import Attempt, LaunchRecord, PricedPlace
-from .context import LaunchContext
+from ....catalog.snapshot import load_catalogue
+from ...store.launch_record import Attempt, LaunchRecord, PricedPlace
+from ..context import LaunchContext
 from .discrepancy import Discrepancy, LabelledMachine
 
 NOBODY = "unattributed"

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from ..labels import OWNER_LABEL, RUN_LABEL, STORE_LABEL
-from .engine import EngineError
+from ...labels import OWNER_LABEL, RUN_LABEL, STORE_LABEL
+from ..engine import EngineError
 from .reconcile import LabelledMachine, Listing, Skipped
 
 LIVE = ("pending", "running", "stopping", "stopped")

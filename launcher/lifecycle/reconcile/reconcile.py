@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from ...catalog.errors import GpuplanError, UsageError
-from ..labels import slug, this_user
-from ..store.launch_record import LaunchRecord
-from ..store.launches import OvertakenError
-from .context import LaunchContext
+from ....catalog.errors import GpuplanError, UsageError
+from ...labels import slug, this_user
+from ...store.launch_record import LaunchRecord
+from ...store.launches import OvertakenError
+from ..context import LaunchContext
+from ..engine import Cluster, EngineError
+from ..machines import count_unowned, end_unowned
+from ..observe import silence_text
+from ..resume import reconcile_run
 from .discrepancy import LAST, Discrepancy, Kind, LabelledMachine, Listing, Skipped
-from .engine import Cluster, EngineError
 from .label_owner import Here, Holder, holder
-from .machines import count_unowned, end_unowned
-from .observe import silence_text
-from .resume import reconcile_run
 from .unattributed import count_unattributed
 
 Instances = Callable[[], Listing]

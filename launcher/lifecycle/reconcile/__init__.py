@@ -1,0 +1,1 @@
+"""Machines that are there beside those that the store knows: found, told whose, torn down."""
