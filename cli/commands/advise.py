@@ -11,7 +11,6 @@ from ...catalog.errors import NoFeasiblePlanError
 from ...catalog.vocabulary import FROZEN_CHOICES, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
 from ...planner.plan.question import MOST_OOM
 from ..options.advise import AdviseOptions, setting_question
-from ..options.amounts import ALL, BatchSize, CountOrAll, Share
 from ..options.curves import curves_option, given_curves
 from ..options.inputs import read_inputs
 from ..options.shared import (
@@ -24,6 +23,7 @@ from ..options.shared import (
     option,
     output_options,
 )
+from ..options.values.amounts import ALL, BatchSize, CountOrAll, Share
 from ..terminal.progress import counted_progress
 from .estimate import OFFLOADS, WHOLE
 

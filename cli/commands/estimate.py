@@ -18,12 +18,9 @@ from ...catalog.vocabulary import (
     PurchaseWish,
 )
 from ...planner.plan.question import MOST_OOM, By, Question
-from ..options.amounts import BatchSize, CountOrAll, Share
 from ..options.curves import curves_option, given_curves
 from ..options.estimate import EstimateOptions
-from ..options.file_to_write import FileToWrite
 from ..options.inputs import read_inputs
-from ..options.param_lists import split_params
 from ..options.question import question_of
 from ..options.settings import from_settings
 from ..options.shared import (
@@ -40,6 +37,9 @@ from ..options.shared import (
     option,
     output_options,
 )
+from ..options.values.amounts import BatchSize, CountOrAll, Share
+from ..options.values.file_to_write import FileToWrite
+from ..options.values.param_lists import split_params
 from ..terminal.output import chosen_format
 from ..terminal.progress import counted_progress
 

@@ -10,7 +10,7 @@ from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ...planner.plan.question import Question
 from ..options.curves import given_curves
 from ..options.estimate import EstimateOptions
-from ..options.param_lists import split_params
+from ..options.values.param_lists import split_params
 from ..terminal.output import screen_for, write_output
 from ..terminal.progress import counted_progress
 

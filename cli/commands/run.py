@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import UsageError
-from ..options.checkpoint_every import CheckpointEvery
 from ..options.crowded import confirm_crowd
 from ..options.groups import OutputOptions
 from ..options.shared import Count, Duration, GroupedCommand, OneOf, option, output_options
 from ..options.training import NAMES as TRAINING
 from ..options.training import TrainingValues, training_options
+from ..options.values.checkpoint_every import CheckpointEvery
 from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:

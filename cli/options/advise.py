@@ -10,9 +10,9 @@ from ...catalog.errors import UsageError
 from ...catalog.vocabulary import FrozenChoice, Precision, Recompute, Stack
 from ...planner.plan.layout import Layout
 from ...planner.plan.question import Question
-from .amounts import Batch
 from .inputs import InputsOptions
 from .question import QuestionOptions, question_of
+from .values.amounts import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from .checkpoint_every import CheckpointEvery
 from .shared import Count, Dollars, Duration, F, OneOf, list_option, option
 from .training import OPTIONS as TRAINING
+from .values.checkpoint_every import CheckpointEvery
 
 WHOLE = Count(whole=True)
 

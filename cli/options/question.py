@@ -19,8 +19,8 @@ from ...catalog.vocabulary import (
 )
 from ...planner.plan.layout import Layout
 from ...planner.plan.question import By, Choices, Machine, Money, Question, Sort, Work
-from .amounts import ALL, Batch
 from .shared import parse_cluster
+from .values.amounts import ALL, Batch
 
 DEFAULT_TOP = 10
 AMOUNTS = ("tokens", "samples", "epochs", "steps")

@@ -10,7 +10,7 @@ import click
 
 from ...catalog.errors import UsageError
 from .shared import Count, F, OneOf, option
-from .step_range import StepRange
+from .values.step_range import StepRange
 
 if TYPE_CHECKING:
     from ...launcher.runner.training_options import TrainingOptions

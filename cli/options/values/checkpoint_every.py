@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .shared import Count, Duration
+from ..shared import Count, Duration
 
 
 class CheckpointEvery(click.ParamType):

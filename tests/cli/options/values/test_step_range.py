@@ -6,7 +6,7 @@ import click
 import pytest
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.cli.options.step_range import StepRange
+from gpuplan.cli.options.values.step_range import StepRange
 from gpuplan.launcher.runner.training_options import TrainingOptions
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.cli.options.param_lists import split_params
+from gpuplan.cli.options.values.param_lists import split_params
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...catalog.errors import UsageError
-from ...profiles.user_model.spec import parse_params
+from ....catalog.errors import UsageError
+from ....profiles.user_model.spec import parse_params
 
 PYTHON_WORDS = {"True": True, "False": False, "None": None}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ...catalog.text.amounts import parse_batch, parse_share
-from .shared import Count
+from ....catalog.text.amounts import parse_batch, parse_share
+from ..shared import Count
 
 ALL = 0
 """What `--top all` is held as."""
