@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from ..profiles.profile import Profile
     from ..profiles.user_model.spec import ModelSpec
     from . import launches, prices
-    from .account_capacity import capacity
+    from .account.account_capacity import capacity
+    from .account.billing import BillingImport, import_actuals
+    from .account.startable import by_capacity, refuse_without_capacity
     from .advice import advise
     from .answers import check, doctor, estimate, fits, sources, timeline, validate
-    from .billing import BillingImport, import_actuals
+    from .calibration.curves import calibrate, check_curves
+    from .calibration.own_runs import calibrate_from_store
     from .catalogue import export_prices, gpu, gpus, offers
-    from .curves import calibrate, check_curves
     from .difference import diff
-    from .inputs import Inputs, measure, model, profile, read_inputs
     from .jobs import actuals, export, export_weights, launch, next_plan, run, run_script
     from .kept import keep, kept_estimates, kept_plan
-    from .model_file import init, init_project
-    from .own_runs import calibrate_from_store
+    from .models.inputs import Inputs, measure, model, profile, read_inputs
+    from .models.model_file import init, init_project
+    from .models.step import step_summary
     from .param_sweep import sweep
     from .pareto import frontier
-    from .project_capacity import capacity_over_time
-    from .reports import kept_reports, read_project, report, report_of_plans
-    from .startable import by_capacity, refuse_without_capacity
-    from .step import step_summary
+    from .projects.project_capacity import capacity_over_time
+    from .projects.reports import kept_reports, read_project, report, report_of_plans
 
 __all__ = [
     "BillingImport",
@@ -121,24 +121,24 @@ _NAMES = {
     "..planner.plan.question": "Choices Machine Money Question Work",
     "..profiles.profile": "Profile",
     "..profiles.user_model.spec": "ModelSpec",
-    ".account_capacity": "capacity",
+    ".account.account_capacity": "capacity",
+    ".account.billing": "BillingImport import_actuals",
+    ".account.startable": "by_capacity refuse_without_capacity",
     ".advice": "advise",
     ".answers": "check doctor estimate fits sources timeline validate",
-    ".billing": "BillingImport import_actuals",
+    ".calibration.curves": "calibrate check_curves",
+    ".calibration.own_runs": "calibrate_from_store",
     ".catalogue": "export_prices gpu gpus offers",
-    ".curves": "calibrate check_curves",
     ".difference": "diff",
-    ".inputs": "Inputs measure model profile read_inputs",
     ".jobs": "actuals export export_weights launch next_plan run run_script",
     ".kept": "keep kept_estimates kept_plan",
-    ".model_file": "init init_project",
-    ".own_runs": "calibrate_from_store",
+    ".models.inputs": "Inputs measure model profile read_inputs",
+    ".models.model_file": "init init_project",
+    ".models.step": "step_summary",
     ".param_sweep": "sweep",
     ".pareto": "frontier",
-    ".project_capacity": "capacity_over_time",
-    ".reports": "kept_reports read_project report report_of_plans",
-    ".startable": "by_capacity refuse_without_capacity",
-    ".step": "step_summary",
+    ".projects.project_capacity": "capacity_over_time",
+    ".projects.reports": "kept_reports read_project report report_of_plans",
 }
 """Every public name by the module that has it. A module is imported when one of its names is first
 used: an estimate needs nothing of reports, billing or launches."""

@@ -13,7 +13,7 @@ from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.spec import ModelSpec
 from .answers import calibrated_profile, known_stops, utc_now, workload_facts
-from .inputs import Inputs, counted_in_tokens, read_inputs
+from .models.inputs import Inputs, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
     from ..planner.advise.answer import Advice

@@ -17,7 +17,7 @@ from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
-from .inputs import Inputs, chosen_curves, counted_in_tokens, read_inputs
+from .models.inputs import Inputs, chosen_curves, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue

@@ -19,7 +19,7 @@ from ..planner.budget.report.report import REPORT_SCHEMA_VERSION, BudgetReport
 from ..planner.search.progress import Progress, untold
 from .answers import utc_now
 from .kept import kept_plan
-from .reports import read_project, report_of_plans, report_with
+from .projects.reports import read_project, report_of_plans, report_with
 
 if TYPE_CHECKING:
     from ..launcher.store.sourced_plan import SourcedPlan

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .answers import estimate, known_stops
-from .inputs import model as model_spec
-from .inputs import read_inputs
 from .kept import keep
+from .models.inputs import model as model_spec
+from .models.inputs import read_inputs
 
 if TYPE_CHECKING:
     from ..catalog.embedded import Catalogue

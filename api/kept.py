@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..catalog.errors import UsageError
 from ..planner.plan.answer.estimate import Estimate
 from ..planner.plan.question import Question
-from .inputs import Inputs
+from .models.inputs import Inputs
 
 if TYPE_CHECKING:
     from ..launcher.store.sourced_plan import SourcedPlan

@@ -18,7 +18,7 @@ from ..planner.plan.plan import Plan
 from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from .answers import estimate, utc_now
-from .inputs import Inputs, read_inputs
+from .models.inputs import Inputs, read_inputs
 
 MOST_ROWS = 64
 """Combinations of values of one sweep: each is a trace and a search of some seconds."""

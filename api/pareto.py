@@ -13,7 +13,7 @@ from ..planner.plan.plan import Plan, WholeJob
 from ..planner.plan.question import HIDDEN_ABOVE, Question
 from ..planner.search.progress import Progress, untold
 from .answers import estimate
-from .inputs import Inputs
+from .models.inputs import Inputs
 
 
 @dataclass(frozen=True, kw_only=True)

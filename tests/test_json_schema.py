@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gpuplan.api.billing import BillingImport
+from gpuplan.api.account.billing import BillingImport
 from gpuplan.catalog.listing.capacity import CapacityAnswer
 from gpuplan.catalog.listing.price_changes import PriceDifference, PriceHistory
 from gpuplan.catalog.prices.snapshot import SnapshotState

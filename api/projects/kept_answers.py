@@ -19,8 +19,8 @@ from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.ids import content_hash
 from ...planner.plan.question import Question
 from ..answers import known_runs, known_stops
-from ..inputs import Inputs
 from ..kept import kept_plan
+from ..models.inputs import Inputs
 from ..tables_on_disk import TablesOnDisk
 
 

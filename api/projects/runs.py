@@ -20,8 +20,8 @@ from ...planner.plan.plan import Plan
 from ...planner.plan.question import Question
 from ...planner.search.progress import Progress
 from ..answers import estimate
-from ..inputs import Inputs, read_inputs
 from ..kept import keep, kept_plan
+from ..models.inputs import Inputs, read_inputs
 from .grid import Params, params_taken, rungs, variants
 from .kept_answers import KeptAnswers
 from .machines import machine_cost

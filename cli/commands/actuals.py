@@ -14,7 +14,7 @@ from ..options.shared import GroupedCommand, option, output_options
 from ..terminal.output import chosen_format, screen_for, write_output
 
 if TYPE_CHECKING:
-    from ...api.billing import BillingImport
+    from ...api.account.billing import BillingImport
 
 FORMATS = ("table", "json", "markdown")
 IMPORT = "import"

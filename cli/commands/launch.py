@@ -107,7 +107,7 @@ def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions)
 
 def _told_later(asked: LaunchOptions) -> list[Later]:
     """Return what is refused after the launch is prepared, to be listed with what it lacks."""
-    from ...api.startable import refuse_no_place
+    from ...api.account.startable import refuse_no_place
     from ..terminal.progress import counted_progress
 
     def can_start(plan: Plan, request: LaunchRequest, places: Sequence[Place]) -> None:

@@ -48,7 +48,7 @@ def command(project: str | None, port: int) -> int:
 
 def _refuse_nothing(project: str) -> None:
     """Raise UsageError for a project that has neither a file nor a kept report."""
-    from ...api.reports import kept_reports
+    from ...api.projects.reports import kept_reports
 
     if not Path(project).exists() and not kept_reports(project):
         raise UsageError(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from ...api.step import StepSummary
+from ...api.models.step import StepSummary
 from ...catalog.text.quantity import format_bytes, format_count, format_part, format_seconds
 from ...profiles.analysis.caching_allocator import MemoryReplay
 from ...profiles.analysis.costliest_kernels import KernelCost

@@ -7,7 +7,7 @@ import pytest
 from answers import make_estimate, make_job, make_offer, make_plan, make_run
 
 from gpuplan.api import pareto
-from gpuplan.api.inputs import Inputs
+from gpuplan.api.models.inputs import Inputs
 from gpuplan.catalog.errors import UsageError
 from gpuplan.planner.plan.answer.answer_parts import Recommended
 from gpuplan.planner.plan.plan import Plan

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from rich.text import Text
 
-from ....api.billing import BilledLaunch, BillingImport
+from ....api.account.billing import BilledLaunch, BillingImport
 from ..report.figures import UNKNOWN, clean, usd
 from ..report.formats.markdown import escaped
 from ..text.columns import Align, aligned, column_widths

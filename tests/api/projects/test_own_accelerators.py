@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuplan.api.project_capacity import own_accelerators
+from gpuplan.api.projects.project_capacity import own_accelerators
 from gpuplan.catalog.embedded import Catalogue, embedded_catalogue
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import add_offers

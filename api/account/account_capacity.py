@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..catalog.clouds.interface import Asked, Cloud, CloudError
-    from ..catalog.listing.capacity import CapacityAnswer, CloudAnswer
-    from ..catalog.listing.query import OfferFilter
-    from ..catalog.snapshot import Catalogue
-    from ..catalog.types import Instance
-    from ..catalog.vocabulary import OfferPurchase
-    from ..planner.plan.plan import Plan
+    from ...catalog.clouds.interface import Asked, Cloud, CloudError
+    from ...catalog.listing.capacity import CapacityAnswer, CloudAnswer
+    from ...catalog.listing.query import OfferFilter
+    from ...catalog.snapshot import Catalogue
+    from ...catalog.types import Instance
+    from ...catalog.vocabulary import OfferPurchase
+    from ...planner.plan.plan import Plan
 
     Tell = Callable[[str, int | None, int | None], None]
 
@@ -53,11 +53,11 @@ def capacity(
     Raises:
         UsageError: Neither or both of plan and accelerator are given, or a name is not known.
     """
-    from ..catalog.clouds.connect import CLOUDS
-    from ..catalog.listing.capacity import CapacityAnswer, capacity_lines, in_order
-    from ..catalog.listing.query import parse_filter
-    from ..catalog.prices.refresh import sellers_in, sold_elsewhere
-    from ..catalog.snapshot import load_catalogue
+    from ...catalog.clouds.connect import CLOUDS
+    from ...catalog.listing.capacity import CapacityAnswer, capacity_lines, in_order
+    from ...catalog.listing.query import parse_filter
+    from ...catalog.prices.refresh import sellers_in, sold_elsewhere
+    from ...catalog.snapshot import load_catalogue
 
     machines = _machines(plan, accelerator, nodes, purchase)
     catalogue = load_catalogue()
@@ -131,7 +131,7 @@ def _machines(
     Raises:
         UsageError: Neither or both are given.
     """
-    from ..catalog.errors import UsageError
+    from ...catalog.errors import UsageError
 
     if plan is not None and accelerator is None:
         return _of_plan(plan)
@@ -151,7 +151,7 @@ def _places(
     moment: datetime,
 ) -> Asked:
     """Return where to ask a provider: in the regions given, else in all that sell the machines."""
-    from ..catalog.prices.refresh import asked_of
+    from ...catalog.prices.refresh import asked_of
 
     wanted = asked_of(catalogue, name, sorted(asked.regions), instances=instances, now=moment)
     if asked.regions:
@@ -169,7 +169,7 @@ def _said(
     offline: bool,
 ) -> CloudAnswer:
     """Return what a provider says; where it is not asked, nothing, and why in `unknown`."""
-    from ..catalog.clouds.connect import CLOUDS, known_clouds
+    from ...catalog.clouds.connect import CLOUDS, known_clouds
 
     if name not in CLOUDS:
         unknown[name] = "it has no quota that gpuplan can ask for"
@@ -182,7 +182,7 @@ def _said(
 
 
 def _of_plan(plan: str | Plan) -> _Machines:
-    from ..launcher.store.plan_file import given_plan
+    from ...launcher.store.plan_file import given_plan
 
     given = given_plan(plan).plan
     offer = given.offer
@@ -206,7 +206,7 @@ def _is_wanted(
 
 
 def _nothing(name: str) -> CloudAnswer:
-    from ..catalog.listing.capacity import CloudAnswer
+    from ...catalog.listing.capacity import CloudAnswer
 
     return CloudAnswer(provider=name)
 
@@ -219,9 +219,9 @@ def ask_cloud(
     on_progress: Tell | None,
 ) -> CloudAnswer:
     """Return all that one cloud says; where it cannot be asked, nothing, and why in `unknown`."""
-    from ..catalog.clouds.asking import one_at_a_time
-    from ..catalog.clouds.connect import connect
-    from ..catalog.clouds.interface import CloudError
+    from ...catalog.clouds.asking import one_at_a_time
+    from ...catalog.clouds.connect import connect
+    from ...catalog.clouds.interface import CloudError
 
     cloud: Cloud | CloudError = clouds[name] if clouds and name in clouds else connect(name)
     tell = one_at_a_time(on_progress or (lambda _what, _done, _total: None))
@@ -235,8 +235,8 @@ def ask_cloud(
 
 
 def _asked_all(cloud: Cloud, wanted: Asked, tell: Tell) -> CloudAnswer:
-    from ..catalog.clouds.asking import begun
-    from ..catalog.listing.capacity import CloudAnswer, limit_wanted
+    from ...catalog.clouds.asking import begun
+    from ...catalog.listing.capacity import CloudAnswer, limit_wanted
 
     # None of the three waits for another; each asks its regions by itself.
     [availability] = begun([lambda: cloud.availability(wanted, tell)], workers=1)

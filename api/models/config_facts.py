@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..catalog.vocabulary import Precision
-from ..profiles.hf_configs import stored_dtype
-from ..profiles.profile import Profile
-from ..profiles.user_model.lora_settings import LORA
-from ..profiles.user_model.spec import ModelSpec
+from ...catalog.vocabulary import Precision
+from ...profiles.hf_configs import stored_dtype
+from ...profiles.profile import Profile
+from ...profiles.user_model.lora_settings import LORA
+from ...profiles.user_model.spec import ModelSpec
 
 
 def config_precision(spec: ModelSpec) -> Precision | None:

@@ -9,15 +9,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.errors import UsageError, UserFileError, did_you_mean
-from ..catalog.files import write_chosen
-from ..planner.budget.project.months import Month
-from ..planner.budget.project.project import PROJECT_FILE
-from ..profiles.user_model.spec import ModelSpec, parse_model_spec
-from .answers import utc_now
+from ...catalog.errors import UsageError, UserFileError, did_you_mean
+from ...catalog.files import write_chosen
+from ...planner.budget.project.months import Month
+from ...planner.budget.project.project import PROJECT_FILE
+from ...profiles.user_model.spec import ModelSpec, parse_model_spec
+from ..answers import utc_now
 
 if TYPE_CHECKING:
-    from ..profiles.user_model.file_text import ModelClass
+    from ...profiles.user_model.file_text import ModelClass
 
 DEFAULT_FILE = "model.py"
 DEFAULT_FILE_FROM = "gpuplan_model.py"
@@ -138,7 +138,7 @@ def _refuse_existing(target: Path, *, force: bool) -> None:
 
 def _around_class(source: str | Path | ModelSpec, file: str | Path | None) -> tuple[Path, str]:
     """Return where the file around a class goes, and what it holds."""
-    from ..profiles.user_model.file_text import model_classes, read_source
+    from ...profiles.user_model.file_text import model_classes, read_source
 
     spec = source if isinstance(source, ModelSpec) else parse_model_spec(str(source))
     if spec.kind != "file":
@@ -196,7 +196,7 @@ def _around(model: ModelClass, spec: ModelSpec) -> str:
     Raises:
         UsageError: the name of that file cannot be imported.
     """
-    from ..profiles.user_model.file_text import contract_lines
+    from ...profiles.user_model.file_text import contract_lines
 
     if not spec.path.stem.isidentifier():
         raise UsageError(

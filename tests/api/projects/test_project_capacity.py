@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpuplan.api.project_capacity import capacity_of
+from gpuplan.api.projects.project_capacity import capacity_of
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.terms.pricebook import Pricebook, Reservation
 from gpuplan.planner.budget.schedule import schedule

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..catalog.errors import UsageError
-from ..catalog.vocabulary import Precision, Recompute
-from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
+from ...catalog.errors import UsageError
+from ...catalog.vocabulary import Precision, Recompute
+from ...profiles.profile import NUMERICS_OF_PRECISION, Profile
 
 REFERENCE_ACCELERATOR = "H100-80GB-SXM"
 """Whose kernel curves put the kernels of a step in order: it was measured in every precision."""
 
 if TYPE_CHECKING:
-    from ..profiles.analysis.caching_allocator import MemoryReplay
-    from ..profiles.analysis.costliest_kernels import KernelCost
-    from ..profiles.profile import Phase, StepTrace
+    from ...profiles.analysis.caching_allocator import MemoryReplay
+    from ...profiles.analysis.costliest_kernels import KernelCost
+    from ...profiles.profile import Phase, StepTrace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +58,15 @@ def step_summary(
     Raises:
         UsageError: The Profile holds no trace for that precision.
     """
-    from ..profiles.analysis.caching_allocator import replay
-    from ..profiles.analysis.costliest_kernels import (
+    from ...profiles.analysis.caching_allocator import replay
+    from ...profiles.analysis.costliest_kernels import (
         costliest_kernels,
         phase_at,
         step_device_s,
         step_flops,
     )
-    from ..profiles.passes.recompute import recomputed
-    from .answers import own_precision
+    from ...profiles.passes.recompute import recomputed
+    from ..answers import own_precision
 
     precision = precision or own_precision(profile)
     micro_batch = micro_batch or profile.default_micro_batch or 1
@@ -99,10 +99,10 @@ def _kernel_s(
     """Return the predicted seconds of one run of each kernel on the reference accelerator."""
     import numpy as np
 
-    from ..catalog.snapshot import load_catalogue
-    from ..planner.predict.kept.model_cache import ModelCache
-    from ..planner.step.kernel_times import KernelTable
-    from ..profiles.analysis.costliest_kernels import kernels_of
+    from ...catalog.snapshot import load_catalogue
+    from ...planner.predict.kept.model_cache import ModelCache
+    from ...planner.step.kernel_times import KernelTable
+    from ...profiles.analysis.costliest_kernels import kernels_of
 
     cache = ModelCache(profile)
     curves = cache.curves(load_catalogue().accelerators[REFERENCE_ACCELERATOR])

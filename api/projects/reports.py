@@ -8,21 +8,21 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.errors import UsageError
-from ..planner.budget.project.experiment import Experiment
-from ..planner.budget.project.months import Month
-from ..planner.budget.project.project import PROJECT_FILE, Project
-from ..planner.budget.report.report import BudgetReport
-from ..planner.plan.plan import Plan
-from ..planner.search.progress import Progress, untold
-from .answers import utc_now
-from .kept import kept_plan
+from ...catalog.errors import UsageError
+from ...planner.budget.project.experiment import Experiment
+from ...planner.budget.project.months import Month
+from ...planner.budget.project.project import PROJECT_FILE, Project
+from ...planner.budget.report.report import BudgetReport
+from ...planner.plan.plan import Plan
+from ...planner.search.progress import Progress, untold
+from ..answers import utc_now
+from ..kept import kept_plan
 
 if TYPE_CHECKING:
-    from ..catalog.snapshot import Catalogue
-    from ..planner.budget.ledger import Books
-    from ..planner.budget.report.capacity_rows import CapacityOverTime
-    from .projects.runs import Answers
+    from ...catalog.snapshot import Catalogue
+    from ...planner.budget.ledger import Books
+    from ...planner.budget.report.capacity_rows import CapacityOverTime
+    from .runs import Answers
 
 
 def read_project(path: str | Path) -> Project:
@@ -34,7 +34,7 @@ def read_project(path: str | Path) -> Project:
     Raises:
         UsageError: The file is unreadable or malformed, or a value is wrong; with its line.
     """
-    from .projects.project_file import read_project as read
+    from .project_file import read_project as read
 
     return read(path)
 
@@ -110,7 +110,7 @@ def report_with(
         now: The clock; default: the current time in UTC.
         keeps: Whether its estimates are kept in the store.
     """
-    from .projects.runs import Answers
+    from .runs import Answers
 
     clock = now or utc_now
     tell = on_progress or untold
@@ -124,7 +124,7 @@ def kept_reports(project: str | Path | None = None) -> dict[str, BudgetReport]:
     Args:
         project: Only that of this file, or of the `gpuplan.yaml` in this folder; default: all.
     """
-    from ..launcher.store.reports import key_of, newest_reports
+    from ...launcher.store.reports import key_of, newest_reports
 
     found = newest_reports()
     if project is None:
@@ -136,7 +136,7 @@ def kept_reports(project: str | Path | None = None) -> dict[str, BudgetReport]:
 
 def _with_moved(made: BudgetReport, earlier: BudgetReport) -> BudgetReport:
     """Return a report that says what moved since an earlier one, behind its first sentence."""
-    from ..planner.budget.difference.difference import difference
+    from ...planner.budget.difference.difference import difference
 
     day = f"the report of {earlier.generated_at[:10]}"
     moved = difference(earlier, made, names=(day, "this report"))
@@ -146,7 +146,7 @@ def _with_moved(made: BudgetReport, earlier: BudgetReport) -> BudgetReport:
 
 
 def _as_it_was(path: Path, as_of: date | None) -> BudgetReport:
-    from ..launcher.store.reports import kept_days, kept_report
+    from ...launcher.store.reports import kept_days, kept_report
 
     found = kept_report(path, as_of or date.max)
     if found is None:
@@ -161,7 +161,7 @@ def _as_it_was(path: Path, as_of: date | None) -> BudgetReport:
 
 
 def _keep(made: BudgetReport, path: Path) -> None:
-    from ..launcher.store.reports import keep_report
+    from ...launcher.store.reports import keep_report
 
     with contextlib.suppress(OSError):  # A report on a full disk is still a report.
         keep_report(made, path)
@@ -192,7 +192,7 @@ def report_of_plans(
             for i, (title, plan) in enumerate(zip(names, found, strict=True))
         },
     )
-    from .projects.runs import Answers
+    from .runs import Answers
 
     answers = Answers(project, Path(), untold, None, clock().date())
     return _report_of(project, answers, None, clock, is_of_plans=True)
@@ -216,13 +216,13 @@ def _report_of(
     *,
     is_of_plans: bool = False,
 ) -> BudgetReport:
-    from ..catalog.version import VERSION
-    from ..planner.budget.ledger import Books
-    from ..planner.budget.report.build import Made, build_report, with_capacity
-    from ..planner.cost.ways import ways_to_pay
-    from .projects.machines import idle_price
-    from .projects.providers import with_known_providers
-    from .projects.spending import with_launches
+    from ...catalog.version import VERSION
+    from ...planner.budget.ledger import Books
+    from ...planner.budget.report.build import Made, build_report, with_capacity
+    from ...planner.cost.ways import ways_to_pay
+    from .machines import idle_price
+    from .providers import with_known_providers
+    from .spending import with_launches
 
     catalogue = answers.catalogue
     project = with_known_providers(_with_owner(project), catalogue)
@@ -255,8 +255,8 @@ def _report_of(
 
 def _capacity_of(books: Books, catalogue: Catalogue) -> CapacityOverTime | None:
     """Return the project's accelerators over time; None of more sets of runs than can be drawn."""
-    from ..planner.budget.schedule import refuse_too_late
-    from ..planner.capacity.build import MOST_JOBS
+    from ...planner.budget.schedule import refuse_too_late
+    from ...planner.capacity.build import MOST_JOBS
     from .project_capacity import capacity_of, own_accelerators
 
     spans = books.spans()

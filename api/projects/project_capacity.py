@@ -8,18 +8,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.errors import UsageError
-from ..planner.budget.project.project import PROJECT_FILE, Project
-from ..planner.search.progress import Progress, untold
-from .answers import utc_now
+from ...catalog.errors import UsageError
+from ...planner.budget.project.project import PROJECT_FILE, Project
+from ...planner.search.progress import Progress, untold
+from ..answers import utc_now
 
 if TYPE_CHECKING:
-    from ..catalog.clouds.interface import Cloud
-    from ..catalog.snapshot import Catalogue
-    from ..planner.budget.report.capacity_rows import CapacityOverTime
-    from ..planner.budget.schedule import Span
-    from ..planner.capacity.commitments import Prices
-    from .projects.quotas import AccountQuotas
+    from ...catalog.clouds.interface import Cloud
+    from ...catalog.snapshot import Catalogue
+    from ...planner.budget.report.capacity_rows import CapacityOverTime
+    from ...planner.budget.schedule import Span
+    from ...planner.capacity.commitments import Prices
+    from .quotas import AccountQuotas
 
 
 def capacity_over_time(
@@ -54,10 +54,10 @@ def capacity_over_time(
             needs more than there are.
         NoFeasiblePlanError: An experiment has no feasible plan.
     """
-    from ..planner.budget.schedule import refuse_too_late, schedule
-    from .projects.project_file import read_project
-    from .projects.providers import with_known_providers
-    from .projects.runs import Answers
+    from ...planner.budget.schedule import refuse_too_late, schedule
+    from .project_file import read_project
+    from .providers import with_known_providers
+    from .runs import Answers
 
     if not isinstance(project, Project):
         path = Path(project)
@@ -72,7 +72,7 @@ def capacity_over_time(
     moment = (now or utc_now)()
     quotas = None
     if ask_quota:
-        from .projects.quotas import account_quotas, rented_by
+        from .quotas import account_quotas, rented_by
 
         rented = rented_by(spans, _there(have, project, spans, answers.catalogue))
         quotas = account_quotas(
@@ -105,8 +105,8 @@ def capacity_of(
     Raises:
         UsageError: as `capacity_over_time`.
     """
-    from ..planner.capacity.build import capacity_over_time as built
-    from ..planner.capacity.jobs import jobs_of
+    from ...planner.capacity.build import capacity_over_time as built
+    from ...planner.capacity.jobs import jobs_of
 
     jobs = jobs_of(spans, project)
     there = _there(have, project, spans, catalogue)
@@ -128,10 +128,10 @@ def capacity_of(
 
 def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:
     """Return the prices of machines on demand that somebody states a commitment for, with tax."""
-    from ..catalog.terms.terms_of_offer import terms_of
-    from ..planner.capacity.commitments import Prices
-    from ..planner.capacity.jobs import machine_of
-    from ..planner.cost.tax import tax_rate
+    from ...catalog.terms.terms_of_offer import terms_of
+    from ...planner.capacity.commitments import Prices
+    from ...planner.capacity.jobs import machine_of
+    from ...planner.cost.tax import tax_rate
 
     taxed = 1 + tax_rate(catalogue.pricebook.tax_percent or Decimal(0))
 
@@ -167,7 +167,7 @@ def own_accelerators(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, i
 
     Of a kind that some run rents elsewhere there are as many as are wanted.
     """
-    from ..planner.capacity.jobs import machine_of
+    from ...planner.capacity.jobs import machine_of
 
     nodes = {
         f"{provider} {region} {instance_type}": (
@@ -191,7 +191,7 @@ def _canonical(
     have: Mapping[str, int], kinds: Collection[str], catalogue: Catalogue
 ) -> dict[str, int]:
     """Return what there is by the names of the kinds that runs are planned on, and of no others."""
-    from ..catalog.names import match_accelerators
+    from ...catalog.names import match_accelerators
 
     found: dict[str, int] = {}
     for name, count in have.items():

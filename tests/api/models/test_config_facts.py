@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan import api
-from gpuplan.api.config_facts import config_precision
+from gpuplan.api.models.config_facts import config_precision
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process import service
 

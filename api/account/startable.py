@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..catalog.clouds.interface import Cloud
-    from ..catalog.embedded import Catalogue
-    from ..catalog.listing.capacity import CapacityLine, CloudAnswer
-    from ..catalog.types import Instance
-    from ..catalog.vocabulary import OfferPurchase
-    from ..launcher.prepare.prepare import Prepared
-    from ..launcher.prepare.request import LaunchRequest
-    from ..launcher.skypilot.placement import Place
-    from ..planner.plan.answer.answer_parts import Recommended
-    from ..planner.plan.answer.estimate import Estimate
-    from ..planner.plan.plan import Plan
+    from ...catalog.clouds.interface import Cloud
+    from ...catalog.embedded import Catalogue
+    from ...catalog.listing.capacity import CapacityLine, CloudAnswer
+    from ...catalog.types import Instance
+    from ...catalog.vocabulary import OfferPurchase
+    from ...launcher.prepare.prepare import Prepared
+    from ...launcher.prepare.request import LaunchRequest
+    from ...launcher.skypilot.placement import Place
+    from ...planner.plan.answer.answer_parts import Recommended
+    from ...planner.plan.answer.estimate import Estimate
+    from ...planner.plan.plan import Plan
 
     Tell = Callable[[str, int | None, int | None], None]
 
@@ -41,7 +41,7 @@ def by_capacity(
         now: With its time zone; None: the clock's.
         on_progress: Called with what is being done, how much of it is done, and of how much.
     """
-    from ..catalog.snapshot import load_catalogue
+    from ...catalog.snapshot import load_catalogue
 
     question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
     checked = question.checked(answer.plans)
@@ -83,7 +83,7 @@ def refuse_without_capacity(
     Raises:
         NoCapacityError: Every place says no; the message says why, and what asks for more quota.
     """
-    from ..catalog.snapshot import load_catalogue
+    from ...catalog.snapshot import load_catalogue
 
     question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
     lines = _lines_of(question, prepared.plan, prepared.request, prepared.all_places)
@@ -106,7 +106,7 @@ def refuse_no_place(
     Raises:
         NoCapacityError: As `refuse_without_capacity`, whatever a reservation holds.
     """
-    from ..catalog.snapshot import load_catalogue
+    from ...catalog.snapshot import load_catalogue
 
     question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
     _refuse_all_no(plan, _lines_of(question, plan, request, places))
@@ -116,7 +116,7 @@ def _lines_of(
     question: _Asking, plan: Plan, request: LaunchRequest, places: Iterable[Place]
 ) -> tuple[CapacityLine, ...]:
     """Return what is known of the places of a launch; nothing where nobody can be asked."""
-    from ..catalog.clouds.connect import CLOUDS
+    from ...catalog.clouds.connect import CLOUDS
 
     if request.infra is not None or plan.offer.provider not in CLOUDS:
         return ()
@@ -126,7 +126,7 @@ def _lines_of(
 
 
 def _refuse_all_no(plan: Plan, lines: tuple[CapacityLine, ...]) -> None:
-    from ..launcher.lifecycle.engine import NoCapacityError
+    from ...launcher.lifecycle.engine import NoCapacityError
 
     if not lines or any(line.startable != "no" for line in lines):
         return
@@ -148,7 +148,7 @@ def _refuse_too_few_held(prepared: Prepared, lines: Iterable[CapacityLine]) -> N
     Raises:
         NoCapacityError: it has fewer; the message says how many.
     """
-    from ..launcher.lifecycle.engine import NoCapacityError
+    from ...launcher.lifecycle.engine import NoCapacityError
 
     config = prepared.task.sky_config or {}
     wanted = {name for one in config.values() for name in one.get("specific_reservations", ())}
@@ -203,7 +203,7 @@ class _Asking:
     def _said(
         self, plans: list[Plan], regions: list[str], purchase: OfferPurchase
     ) -> tuple[CloudAnswer, dict[str, Instance]]:
-        from ..catalog.prices.refresh import asked_of
+        from ...catalog.prices.refresh import asked_of
         from .account_capacity import ask_cloud
 
         provider = plans[0].offer.provider
@@ -226,7 +226,7 @@ class _Asking:
         regions: Iterable[str],
         purchase: OfferPurchase,
     ) -> list[CapacityLine]:
-        from ..catalog.listing.capacity import capacity_lines
+        from ...catalog.listing.capacity import capacity_lines
 
         kind = plan.offer.instance_type
         return capacity_lines(
@@ -258,7 +258,7 @@ class _Asking:
 
 def _purchase(plan: Plan) -> OfferPurchase | None:
     """Return whose quota a plan needs; None where it needs none that can be asked for."""
-    from ..catalog.clouds.connect import CLOUDS
+    from ...catalog.clouds.connect import CLOUDS
 
     if plan.offer.provider not in CLOUDS or plan.offer.purchase in ("owned", "block", "reserved"):
         return None

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..catalog.errors import UsageError
+from ...catalog.errors import UsageError
 
 if TYPE_CHECKING:
-    from ..catalog.types import Dtype
-    from ..profiles.calibrate.calibrate import Calibration
-    from ..profiles.calibrate.check import CurveCheck
+    from ...catalog.types import Dtype
+    from ...profiles.calibrate.calibrate import Calibration
+    from ...profiles.calibrate.check import CurveCheck
 
 BUDGET_S = 600.0
 QUICK_BUDGET_S = 60.0
@@ -50,8 +50,8 @@ def calibrate(
         GpuplanError: Too little was measured for a file; none is written.
         KeyboardInterrupt: Ctrl-C came before there was enough for a file.
     """
-    from ..profiles.calibrate.calibrate import CalibrationRequest
-    from ..profiles.calibrate.calibrate import calibrate as measure_kernels
+    from ...profiles.calibrate.calibrate import CalibrationRequest
+    from ...profiles.calibrate.calibrate import calibrate as measure_kernels
 
     chosen = tuple(dtypes)
     request = CalibrationRequest(
@@ -82,7 +82,7 @@ def check_curves(file: Path, *, offers: Path | None = None) -> CurveCheck:
     Raises:
         UsageError: There is no such file, or it holds no curves.
     """
-    from ..profiles.calibrate.check import check_curve_file
+    from ...profiles.calibrate.check import check_curve_file
 
     if not file.is_file():
         raise UsageError(f"There is no file {file}.", fix="give a file that calibrate wrote.")

@@ -8,11 +8,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.frozen import FrozenModel, Usd
+from ...catalog.frozen import FrozenModel, Usd
 
 if TYPE_CHECKING:
-    from ..launcher.store.bills.billing import Billed
-    from ..launcher.store.launch_record import LaunchRecord
+    from ...launcher.store.bills.billing import Billed
+    from ...launcher.store.launch_record import LaunchRecord
 
 BILLING_SCHEMA_VERSION = "1.0"
 DRIFT = 0.05
@@ -83,9 +83,9 @@ def import_actuals(
             any file is kept then.
         StoreError: The store cannot be read or written.
     """
-    from ..launcher.store.bills.billing import billed_by_run, keep_bills
-    from ..launcher.store.bills.files import read_bill
-    from ..launcher.store.estimates import Store
+    from ...launcher.store.bills.billing import billed_by_run, keep_bills
+    from ...launcher.store.bills.files import read_bill
+    from ...launcher.store.estimates import Store
 
     clock = now or (lambda: datetime.now(UTC))
     named = [Path(one) for one in files]
@@ -106,8 +106,8 @@ def _launches(
     billed: Mapping[str, Billed], clock: Callable[[], datetime]
 ) -> Iterable[BilledLaunch]:
     """Return what was billed for each launch beside what was counted, the dearest first."""
-    from ..launcher.labels import slug
-    from ..launcher.store.launches import default_ledger
+    from ...launcher.labels import slug
+    from ...launcher.store.launches import default_ledger
 
     known = {slug(one.run): one for one in default_ledger(clock).all()} if billed else {}
     found = [_launch(run, one, known.get(run), clock()) for run, one in billed.items()]
@@ -115,7 +115,7 @@ def _launches(
 
 
 def _launch(run: str, billed: Billed, record: LaunchRecord | None, now: datetime) -> BilledLaunch:
-    from ..launcher.store.accounting import spent_usd
+    from ...launcher.store.accounting import spent_usd
 
     counted = None if record is None else spent_usd(record, now=now)
     drift = None

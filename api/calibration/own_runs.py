@@ -17,19 +17,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.errors import GpuplanError, UsageError
-from ..planner.validation.own_calibration import (
+from ...catalog.errors import GpuplanError, UsageError
+from ...planner.validation.own_calibration import (
     LeftOutRun,
     OwnCalibration,
     OwnRun,
     StoreCalibration,
 )
-from ..profiles.curves.choice import USUAL_CURVES, CurveChoice
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 
 if TYPE_CHECKING:
-    from ..launcher.store.measured_steps import KeptStep
-    from ..profiles.user_model.spec import ModelSpec
-    from .validation import TimedRun
+    from ...launcher.store.measured_steps import KeptStep
+    from ...profiles.user_model.spec import ModelSpec
+    from ..validation import TimedRun
 
 LEAST_RUNS = 5
 """Devices of one kind differ by 8 % in one job (`BETWEEN_MACHINES`, arXiv:2208.11035v3), the mean
@@ -73,8 +73,8 @@ def calibrate_from_store(
         UsageError: `name` is not in the catalogue, `out` is given without it, or cannot be written.
         GpuplanError: No device has enough runs; says what is needed.
     """
-    from ..catalog.names import resolve_accelerator
-    from ..catalog.snapshot import load_catalogue
+    from ...catalog.names import resolve_accelerator
+    from ...catalog.snapshot import load_catalogue
 
     if out is not None and name is None:
         raise UsageError(
@@ -101,8 +101,8 @@ def calibrate_from_store(
 
 def _configurations() -> tuple[Mapping[str, Sequence[_Configuration]], list[LeftOutRun]]:
     """Return the configurations of every accelerator, and the runs that do not count."""
-    from ..launcher.store.estimates import Store
-    from ..launcher.store.measured_steps import kept_steps, models_of
+    from ...launcher.store.estimates import Store
+    from ...launcher.store.measured_steps import kept_steps, models_of
 
     store = Store()
     models = models_of(store)
@@ -145,8 +145,8 @@ def _why_not_counted(step: KeptStep, spec: ModelSpec | None) -> str | None:
 
 def _timed(steps: Sequence[KeptStep], models: Mapping[str, ModelSpec]) -> dict[str, TimedRun]:
     """Return the runs that can be predicted, by their ids."""
-    from ..profiles.tracing_process.batch import profile_all
-    from .validation import RecordedRuns
+    from ...profiles.tracing_process.batch import profile_all
+    from ..validation import RecordedRuns
 
     if not steps:
         return {}
@@ -164,8 +164,8 @@ def _calibrated(
     accelerator: str, found: Sequence[_Configuration], *, out: Path | None, date: str
 ) -> OwnCalibration:
     """Return what the runs of one accelerator say, its curve file written if they say enough."""
-    from ..planner.validation.fit_factor import best_factor, held_out_error, predicted_with
-    from ..profiles.calibrate.scale import own_record, scaled
+    from ...planner.validation.fit_factor import best_factor, held_out_error, predicted_with
+    from ...profiles.calibrate.scale import own_record, scaled
 
     runs = sum(len(one.steps) for one in found)
     record = own_record(accelerator, USUAL_CURVES)
@@ -198,7 +198,7 @@ def _calibrated(
 
 def _no_use(answer: OwnCalibration) -> str | None:
     """Return why a factor is not written; None where it is worth it."""
-    from ..planner.validation.fit_factor import LARGEST_FACTOR
+    from ...planner.validation.fit_factor import LARGEST_FACTOR
 
     held_out, before, factor = answer.mape_held_out, answer.mape_before, answer.factor
     assert held_out is not None and before is not None and factor is not None
@@ -289,8 +289,8 @@ def _provenance(answer: OwnCalibration, record: Mapping[str, Any], date: str) ->
 
 def _written(record: dict[str, Any], accelerator: str, out: Path | None) -> tuple[Path, str | None]:
     """Write a curve file; return its path, and where the one is that was there before."""
-    from ..profiles.calibrate.calibrate import write_record
-    from ..profiles.curves.user_curves import curves_dir
+    from ...profiles.calibrate.calibrate import write_record
+    from ...profiles.curves.user_curves import curves_dir
 
     path = out or curves_dir() / f"{accelerator}.json"
     kept_as: Path | None = None

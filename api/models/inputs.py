@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.errors import UsageError
-from ..catalog.vocabulary import Precision
-from ..planner.plan.question import Machine, Work
-from ..profiles.curves.choice import USUAL_CURVES, CurveChoice
-from ..profiles.hf_configs import config_path
-from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
-from ..profiles.user_model.spec import (
+from ...catalog.errors import UsageError
+from ...catalog.vocabulary import Precision
+from ...planner.plan.question import Machine, Work
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
+from ...profiles.hf_configs import config_path
+from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from ...profiles.user_model.spec import (
     DEFAULT_TIMEOUT_S,
     ModelSpec,
     parse_model_spec,
@@ -23,10 +23,10 @@ from ..profiles.user_model.spec import (
 from .config_facts import config_precision, with_config_facts
 
 if TYPE_CHECKING:
-    from ..catalog.snapshot import Catalogue
-    from ..profiles.measure.measure import MeasureRequest
-    from ..profiles.measured import MeasuredProfile
-    from ..profiles.tracing_process.service import PendingProfile
+    from ...catalog.snapshot import Catalogue
+    from ...profiles.measure.measure import MeasureRequest
+    from ...profiles.measured import MeasuredProfile
+    from ...profiles.tracing_process.service import PendingProfile
 
 DEFAULT_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32", "pure16")
 """What is traced when no precision is asked for: the planner is then free to take either."""
@@ -58,7 +58,7 @@ def counted_in_tokens(inputs: Inputs, work: Work) -> tuple[Inputs, tuple[str, ..
     asked = work.tokens is not None or work.global_batch_tokens is not None
     if profile.tokens_per_sample is not None or not asked:
         return inputs, ()
-    from ..profiles.trace.token_count import tokens_of_batch  # It imports torch.
+    from ...profiles.trace.token_count import tokens_of_batch  # It imports torch.
 
     tokens = tokens_of_batch(profile.batch_tensors)
     if tokens is None:
@@ -173,7 +173,7 @@ def profile(
         UserFileError: The file failed, took too long, or does not follow the contract.
         UsageError: The file cannot be read, or a param is taken by none of its functions.
     """
-    from ..profiles.tracing_process.service import make_profile
+    from ...profiles.tracing_process.service import make_profile
 
     spec = _model(
         model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume
@@ -223,8 +223,8 @@ def measure(
         UserFileError: The file failed, took too long, or a step of it did not fit in memory.
         UsageError: What is asked for cannot be run on this machine.
     """
-    from ..profiles.measure.measure import MeasureRequest
-    from ..profiles.measure.measure import measure as run_steps
+    from ...profiles.measure.measure import MeasureRequest
+    from ...profiles.measure.measure import measure as run_steps
 
     return run_steps(
         _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume),
@@ -276,7 +276,7 @@ def read_inputs(
         GpuplanError: What `profile` raises; a name, the offers file or a curve file is not
             understood.
     """
-    from ..profiles.tracing_process.service import begin_profile
+    from ...profiles.tracing_process.service import begin_profile
 
     spec = _model(
         model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume
@@ -294,7 +294,7 @@ def read_inputs(
         catalogue = _read_catalogue(offers, pricebook, machine)
         curve_choice = chosen_curves(curves, without_curves_of, catalogue=catalogue)
         # The search is imported here because the child process is still tracing meanwhile.
-        from ..planner.search import search as _search  # noqa: F401
+        from ...planner.search import search as _search  # noqa: F401
 
         traced = pending.result()
     return Inputs(
@@ -318,8 +318,8 @@ def chosen_curves(
     Raises:
         GpuplanError: A file is not a curve file, or an accelerator is not known.
     """
-    from ..catalog.names import resolve_accelerator
-    from ..profiles.curves.user_curves import refuse_unreadable
+    from ...catalog.names import resolve_accelerator
+    from ...profiles.curves.user_curves import refuse_unreadable
 
     left_out = [resolve_accelerator(name, catalogue=catalogue) for name in without_curves_of]
     given = tuple(Path(path) for path in curves)
@@ -356,8 +356,8 @@ def _ended(pending: PendingProfile) -> Iterator[PendingProfile]:
 def _read_catalogue(
     offers: Path | None, pricebook: Path | None, machine: Machine | None
 ) -> Catalogue:
-    from ..catalog.listing.query import parse_filter
-    from ..catalog.snapshot import load_catalogue
+    from ...catalog.listing.query import parse_filter
+    from ...catalog.snapshot import load_catalogue
 
     catalogue = load_catalogue(offers, pricebook)
     if machine is not None:

@@ -1,0 +1,1 @@
+"""What the clouds let the user's own account start, and what they billed it."""

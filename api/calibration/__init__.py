@@ -1,0 +1,1 @@
+"""Curves measured here or by own runs, which estimates then count with."""
