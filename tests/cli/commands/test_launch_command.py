@@ -337,7 +337,7 @@ def test_what_was_told_only_after_all_else_is_in_the_list_too(
     def no_quota(*_launch: object, **_how: object) -> None:
         raise NoCapacityError("Your account cannot start it.", fix="ask for more quota.")
 
-    monkeypatch.setattr("gpuplan.api.startable.refuse_no_place", no_quota)
+    monkeypatch.setattr("gpuplan.api.account.startable.refuse_no_place", no_quota)
     assert run(["launch", plan.id, "--max-cost", "1"]) == 2
     said = capsys.readouterr().err
     assert "Error: 5 things are missing before this can be launched." in said

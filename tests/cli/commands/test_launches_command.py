@@ -39,10 +39,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setattr(api.launches, "datetime", EngineTime)
     monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
     monkeypatch.setattr(
-        "gpuplan.launcher.lifecycle.cloud_instances.labelled_instances", lambda _regions: Listing()
+        "gpuplan.launcher.lifecycle.reconcile.cloud_instances.labelled_instances",
+        lambda _regions: Listing(),
     )
     monkeypatch.setattr(
-        "gpuplan.launcher.lifecycle.cloud_instances.terminate_on_power_off",
+        "gpuplan.launcher.lifecycle.reconcile.cloud_instances.terminate_on_power_off",
         lambda _run, _regions: ["i-1"],
     )
     return fake
@@ -319,7 +320,8 @@ def test_reconcile_says_whose_machines_are_and_where_it_did_not_look(
     skipped = Skipped(cloud="aws", regions=("af-south-1",), why="not enabled for this account")
     listing = Listing(skipped=(skipped,))
     monkeypatch.setattr(
-        "gpuplan.launcher.lifecycle.cloud_instances.labelled_instances", lambda _regions: listing
+        "gpuplan.launcher.lifecycle.reconcile.cloud_instances.labelled_instances",
+        lambda _regions: listing,
     )
     line = "not looked at: aws/af-south-1: not enabled for this account"
     assert run(["reconcile", "-y"]) == 0
