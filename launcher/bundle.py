@@ -73,11 +73,7 @@ def write_job_folder(folder: Path, job: Job) -> None:
         job: what is to be run.
     """
     package = _emptied(folder / PACKAGE)
-    root = _root()
-    for name in _files(root, (*CARRIED, "launcher/runner")):
-        target = package / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text((root / name).read_text(encoding="utf-8"), encoding="utf-8")
+    _copy(_root(), (*CARRIED, "launcher/runner"), package)
     for sub in ("", "catalog", "planner", "profiles", "launcher"):
         (package / sub / "__init__.py").write_text("", encoding="utf-8")
     (package / "__main__.py").write_text(ENTRY, encoding="utf-8")
@@ -87,13 +83,8 @@ def write_job_folder(folder: Path, job: Job) -> None:
 def write_guard(folder: Path) -> None:
     """Write the guard into a job folder; what was there of an older one is replaced."""
     package = _emptied(folder / GUARD)
-    source = _root() / "launcher" / "guard"
     # One level down, so that a node needs no more than the folder's path to run it.
-    inside = package / "guard"
-    inside.mkdir(parents=True)
-    for name in _modules(source):
-        text = (source / name).read_text(encoding="utf-8")
-        (inside / name).write_text(text, encoding="utf-8")
+    _copy(_root() / "launcher", ("guard",), package)
     (package / "__main__.py").write_text(GUARD_ENTRY, encoding="utf-8")
 
 
@@ -106,6 +97,14 @@ def _root() -> Traversable:
     return resources.files(__name__.split(".")[0])
 
 
+def _copy(root: Traversable, names: Iterable[str], package: Path) -> None:
+    """Copy the Python files of the names, which are seen from the root, into a package."""
+    for name in _files(root, names):
+        target = package / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text((root / name).read_text(encoding="utf-8"), encoding="utf-8")
+
+
 def _files(root: Traversable, names: Iterable[str]) -> Iterator[str]:
     """Yield the Python files of the names, those below a folder too, seen from the root."""
     for name in names:
@@ -115,10 +114,6 @@ def _files(root: Traversable, names: Iterable[str]) -> Iterator[str]:
             yield from _files(root, (f"{name}/{one}" for one in inside))
         elif name.endswith(".py"):
             yield name
-
-
-def _modules(folder: Traversable) -> list[str]:
-    return sorted(one.name for one in folder.iterdir() if one.name.endswith(".py"))
 
 
 def _emptied(folder: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from ..catalog.errors import GpuplanError
-from .guard.processes import descendants, end_with_parent, marked_processes, signal_group
+from .guard.node.processes import descendants, end_with_parent, marked_processes, signal_group
 
 PASSED_ON = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)

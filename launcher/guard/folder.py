@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .network import NETWORK_FILE
+from .decisions.projection import Projected
+from .decisions.spending import Account, Attempt
+from .decisions.verdicts import Verdict
+from .node.network import NETWORK_FILE
 from .orders import Orders
-from .projection import Projected
-from .spending import Account, Attempt
-from .verdicts import Verdict
 
 STATE_FILE = "guard-state.json"
 ATTEMPTS_FILE = "guard-attempts.jsonl"

@@ -19,16 +19,16 @@ from pathlib import Path
 from types import FrameType
 
 from . import folder
-from .command import Command
-from .handover import HAND_OVER
-from .network import NetworkSeen, count_interfaces, shortfall
-from .notice import Notices
+from .decisions.handover import HAND_OVER
+from .decisions.session import ASK, KILL, Session
+from .decisions.spending import Attempt, open_account
+from .decisions.verdicts import NOTICE, OVER, STOPPED, Reading, Verdict
+from .node.command import Command
+from .node.network import NetworkSeen, count_interfaces, shortfall
+from .node.notice import Notices
+from .node.readings import boot_s
+from .node.stage import ON_DEMAND, SPOT, market, stage
 from .orders import Orders, OrdersError
-from .readings import boot_s
-from .session import ASK, KILL, Session
-from .spending import Attempt, open_account
-from .stage import ON_DEMAND, SPOT, market, stage
-from .verdicts import NOTICE, OVER, STOPPED, Reading, Verdict
 from .watch import Watch, stopwatch, within
 
 USAGE = 2

@@ -22,12 +22,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .limits import END, STOP_SETUP, Countdown, Limits, limits
+from .decisions.limits import END, STOP_SETUP, Countdown, Limits, limits
+from .decisions.verdicts import STOPPED
 from .main import at_place, place, say
+from .node.processes import descendants, is_alive, kill, started_with
+from .node.readings import boot_s
 from .orders import Orders, OrdersError
-from .processes import descendants, is_alive, kill, started_with
-from .readings import boot_s
-from .verdicts import STOPPED
 from .watch import stopwatch
 
 FOLDER = "gpuplan-timer"

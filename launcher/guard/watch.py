@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from . import folder
-from .network import count_interfaces, read_network
+from .decisions.verdicts import Reading
+from .node.network import count_interfaces, read_network
+from .node.readings import HEARTBEATS, METRICS_FILE, Devices, Heartbeats, Metrics
 from .orders import Orders, ProjectionOrders
-from .readings import HEARTBEATS, METRICS_FILE, Devices, Heartbeats, Metrics
-from .verdicts import Reading
 
 
 class Watch:

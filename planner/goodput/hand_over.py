@@ -1,7 +1,7 @@
 """When a run with a deadline leaves its spot machines: the rule of the guard, for planning.
 
 The guard is copied to the machines and may import nothing of the planner, nor the planner anything
-of it; `launcher/guard/handover.py` holds the same rule, and a test that both agree.
+of it; `launcher/guard/decisions/handover.py` holds the same rule, and a test that both agree.
 """
 
 from __future__ import annotations

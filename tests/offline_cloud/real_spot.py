@@ -11,7 +11,7 @@ import pytest
 from offline_cloud.cloud import Cloud
 from offline_cloud.person import Person, until, whole_checkpoints
 
-from gpuplan.launcher.guard.handover import RESTARTS
+from gpuplan.launcher.guard.decisions.handover import RESTARTS
 from gpuplan.launcher.prepare.task.guard_config import restart_s
 
 LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "--synthetic", "-y")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE, write_guard, write_orders
+from gpuplan.launcher.guard.decisions.spending import Account, open_account
 from gpuplan.launcher.guard.orders import Orders, ProjectionOrders
-from gpuplan.launcher.guard.spending import Account, open_account
 
 HOUR_S = 3600.0
 NOW_S = 1_800_000_000.0

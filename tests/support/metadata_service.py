@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
 
-from gpuplan.launcher.guard.metadata import METADATA, request
+from gpuplan.launcher.guard.node.metadata import METADATA, request
 
 TOKEN = "a-token"
 AWS_ACTION = {"action": "terminate", "time": "2026-11-23T18:02:00Z"}

@@ -1,7 +1,8 @@
 """A deadline: spot machines while there is time for a preemption, then on-demand. Pure.
 
 A launch begins on spot machines where deadline - now ≥ 2 × the slowest start + the slowest
-training. While it runs, the guard on its machines decides by the same rule (guard/handover.py).
+training. While it runs, the guard on its machines decides by the same rule
+(guard/decisions/handover.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import datetime
 
 from ....catalog.snapshot import Catalogue
 from ....planner.plan.plan import Plan
-from ...guard.handover import RESTARTS
+from ...guard.decisions.handover import RESTARTS
 from ...skypilot.placement import Place
 from ..plan_choice import tried
 from ..request import LaunchRequest

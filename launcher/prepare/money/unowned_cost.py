@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....catalog.units import SECONDS_PER_HOUR
-from ...guard.limits import end_s
+from ...guard.decisions.limits import end_s
 from ...guard.orders import Orders, TimerOrders
 from ...lifecycle.shutdown_behavior import CLOUD
 from ...skypilot.placement import Place

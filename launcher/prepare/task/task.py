@@ -17,7 +17,7 @@ from ....planner.plan.plan import Plan
 from ...bundle import PACKAGE
 from ...frameworks.launch import launch
 from ...frameworks.types import FrameworkLaunch
-from ...guard.stage import ON_DEMAND, SPOT, VARIABLE
+from ...guard.node.stage import ON_DEMAND, SPOT, VARIABLE
 from ...labels import OWNER_LABEL, RUN_LABEL, slug
 from ...skypilot.interfaces import Interfaces
 from ...skypilot.placement import OWN_CLUSTERS, TPU_SLICES, Place, hardware

@@ -6,9 +6,9 @@ import pytest
 from guards import HOUR_S, NOW_S, make_orders
 
 from gpuplan.launcher.guard import main as guard_main
+from gpuplan.launcher.guard.decisions.spending import Attempt, open_account
 from gpuplan.launcher.guard.folder import ATTEMPTS_FILE, STATE_FILE, read_attempts, write_attempts
 from gpuplan.launcher.guard.main import Guard
-from gpuplan.launcher.guard.spending import Attempt, open_account
 
 AWAY_S = 3 * HOUR_S
 """From the request until the third machine came up."""

@@ -12,8 +12,8 @@ from guards import make_orders, told
 from runner_jobs import REPOSITORY, TIMEOUT_S, command, environment, make_job, metrics, plan_of
 
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE, write_guard, write_orders
+from gpuplan.launcher.guard.node.processes import descendants, kill, started_with
 from gpuplan.launcher.guard.orders import Orders, ProjectionOrders, TimerOrders
-from gpuplan.launcher.guard.processes import descendants, kill, started_with
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]

@@ -18,9 +18,9 @@ from launches import BUCKET, make_project
 from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, UsageError
 from gpuplan.catalog.listing.sources import PriceSource
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher.guard.decisions.spending import open_account
+from gpuplan.launcher.guard.decisions.verdicts import Reading, over_limit
 from gpuplan.launcher.guard.orders import Orders
-from gpuplan.launcher.guard.spending import open_account
-from gpuplan.launcher.guard.verdicts import Reading, over_limit
 from gpuplan.launcher.prepare import plan_choice, project
 from gpuplan.launcher.prepare.intent import held_to_reservation, intent, reserved_usd
 from gpuplan.launcher.prepare.prepare import Prepared, at_higher_prices, prepare, write

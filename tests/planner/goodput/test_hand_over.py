@@ -4,9 +4,9 @@ from guards import NOW_S, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuplan.launcher.guard import handover
+from gpuplan.launcher.guard.decisions import handover
+from gpuplan.launcher.guard.decisions.verdicts import Reading
 from gpuplan.launcher.guard.orders import HandOver
-from gpuplan.launcher.guard.verdicts import Reading
 from gpuplan.planner.goodput.hand_over import RESTARTS, gains_by_moving, stays_on_spot
 
 steps = st.integers(0, 1000)

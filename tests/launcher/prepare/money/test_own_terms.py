@@ -15,9 +15,9 @@ from gpuplan import api
 from gpuplan.catalog.errors import LimitError, PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.render.runs.launch import render_launch
+from gpuplan.launcher.guard.decisions.spending import open_account
+from gpuplan.launcher.guard.decisions.verdicts import Reading, over_limit
 from gpuplan.launcher.guard.orders import Orders
-from gpuplan.launcher.guard.spending import open_account
-from gpuplan.launcher.guard.verdicts import Reading, over_limit
 from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.prepare.intent import held_to_reservation, intent, reserved_usd
 from gpuplan.launcher.prepare.prepare import Prepared, write

@@ -7,11 +7,11 @@ from guards import NOW_S, make_account, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuplan.launcher.guard.decisions.handover import hand_over
+from gpuplan.launcher.guard.decisions.session import ASK, Session
+from gpuplan.launcher.guard.decisions.verdicts import Reading
 from gpuplan.launcher.guard.folder import saved_step
-from gpuplan.launcher.guard.handover import hand_over
 from gpuplan.launcher.guard.orders import HandOver
-from gpuplan.launcher.guard.session import ASK, Session
-from gpuplan.launcher.guard.verdicts import Reading
 from gpuplan.launcher.runner.checkpoint.folder import NAME, RUN_FILE
 
 WANTED = HandOver(total_steps=1000, step_s=2.0, restart_s=600.0)

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuplan.launcher.guard.node.readings import (
+    DEVICES_EVERY_S,
+    Devices,
+    Heartbeats,
+    Metrics,
+    boot_s,
+)
 from gpuplan.launcher.guard.orders import Busy
-from gpuplan.launcher.guard.readings import DEVICES_EVERY_S, Devices, Heartbeats, Metrics, boot_s
 
 
 def append(path: Path, *lines: object) -> None:

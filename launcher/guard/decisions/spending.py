@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .orders import SECONDS_PER_HOUR, Orders
+from ..orders import SECONDS_PER_HOUR, Orders
 
 
 @dataclass(frozen=True)

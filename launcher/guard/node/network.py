@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .orders import NetworkOrders
+from ..orders import NetworkOrders
 
 NETWORK_FILE = "network.json"
 INTERFACES = Path("/sys/class/infiniband")

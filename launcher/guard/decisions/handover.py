@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import statistics
 
-from .orders import Orders
+from ..orders import Orders
 from .verdicts import Reading, Verdict
 
 HAND_OVER = "hand-over"

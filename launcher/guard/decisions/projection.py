@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .orders import SECONDS_PER_HOUR, Orders, ProjectionOrders
+from ..orders import SECONDS_PER_HOUR, Orders, ProjectionOrders
 from .spending import Account
 
 

@@ -7,9 +7,9 @@ from guards import HOUR_S, NOW_S, STEP, make_account, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuplan.launcher.guard.decisions.projection import Projected, project
+from gpuplan.launcher.guard.decisions.spending import open_account
 from gpuplan.launcher.guard.orders import Orders
-from gpuplan.launcher.guard.projection import Projected, project
-from gpuplan.launcher.guard.spending import open_account
 
 
 def projected(orders: Orders, *, step_s: float = 2.0, paid_s: float = 166.0) -> Projected:

@@ -8,10 +8,10 @@ from guards import NOW_S, STEP, make_account, make_orders
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuplan.launcher.guard.notice import Notice
+from gpuplan.launcher.guard.decisions.session import ASK, KILL, Session
+from gpuplan.launcher.guard.decisions.verdicts import Reading, grace_s
+from gpuplan.launcher.guard.node.notice import Notice
 from gpuplan.launcher.guard.orders import Busy, Orders
-from gpuplan.launcher.guard.session import ASK, KILL, Session
-from gpuplan.launcher.guard.verdicts import Reading, grace_s
 
 NOTICE = Notice("aws", 120.0, "terminate at 2026-11-23T18:02:00Z")
 TIMED = Reading(step=33, trained=33, times_s=(2.0,) * 30, settled=30, alive_at_s=100.0)

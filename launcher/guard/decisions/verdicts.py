@@ -27,9 +27,9 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .network import NetworkSeen, shortfall
-from .notice import Notice
-from .orders import SECONDS_PER_HOUR, Orders
+from ..node.network import NetworkSeen, shortfall
+from ..node.notice import Notice
+from ..orders import SECONDS_PER_HOUR, Orders
 from .projection import Projected
 from .spending import Account
 

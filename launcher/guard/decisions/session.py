@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..node.notice import Notice
+from ..orders import Orders
 from . import verdicts
 from .handover import hand_over
-from .notice import Notice
-from .orders import Orders
 from .projection import Projected, project
 from .spending import Account
 from .verdicts import Reading, Verdict

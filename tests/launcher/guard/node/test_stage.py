@@ -5,7 +5,7 @@ from http.client import HTTPException
 
 import pytest
 
-from gpuplan.launcher.guard.stage import VARIABLE, market
+from gpuplan.launcher.guard.node.stage import VARIABLE, market
 
 
 def telling(answers: Mapping[str, str]):

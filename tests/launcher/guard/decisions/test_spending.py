@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.launcher.guard import folder
-from gpuplan.launcher.guard.spending import Attempt, open_account
-from gpuplan.launcher.guard.verdicts import Verdict
+from gpuplan.launcher.guard.decisions.spending import Attempt, open_account
+from gpuplan.launcher.guard.decisions.verdicts import Verdict
 
 CLOCK_S = 1e-6
 """Seconds since 1970 are kept to a quarter of this."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .orders import Busy
+from ..orders import Busy
 
 METRICS_FILE = "metrics.jsonl"
 HEARTBEATS = "heartbeats"

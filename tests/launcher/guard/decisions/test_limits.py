@@ -5,10 +5,17 @@ from guards import NOW_S, STEP, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuplan.launcher.guard.limits import END, STOP_SETUP, Countdown, Limits, end_s, limits
+from gpuplan.launcher.guard.decisions.limits import (
+    END,
+    STOP_SETUP,
+    Countdown,
+    Limits,
+    end_s,
+    limits,
+)
+from gpuplan.launcher.guard.decisions.spending import open_account
+from gpuplan.launcher.guard.decisions.verdicts import Reading, over_limit
 from gpuplan.launcher.guard.orders import Orders, OrdersError, TimerOrders
-from gpuplan.launcher.guard.spending import open_account
-from gpuplan.launcher.guard.verdicts import Reading, over_limit
 
 TIMER = TimerOrders(setup_s=9000.0, unowned_s=10800.0, margin_s=900.0, default_end_s=200_000.0)
 HELD = Limits(setup_s=100.0, setup_why="setup", after_setup_s=20.0, unowned_s=300.0, end_s=1000.0)

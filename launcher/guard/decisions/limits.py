@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .orders import SECONDS_PER_HOUR, Orders, TimerOrders
+from ..orders import SECONDS_PER_HOUR, Orders, TimerOrders
 
 GRACES = 2
 STOP_SETUP, END = "stop-setup", "end"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from guards import Node, make_orders, told
 
-from gpuplan.launcher.guard.network import (
+from gpuplan.launcher.guard.node.network import (
     NETWORK_FILE,
     NetworkSeen,
     count_interfaces,

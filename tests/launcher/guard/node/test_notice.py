@@ -6,10 +6,10 @@ from http.client import HTTPException
 import pytest
 from metadata_service import AZURE_EVENT, MetadataService, metadata_service
 
-from gpuplan.launcher.guard import notice as notices
-from gpuplan.launcher.guard.metadata import told
-from gpuplan.launcher.guard.notice import LEFT_S, Notices, notice
-from gpuplan.launcher.guard.stage import market
+from gpuplan.launcher.guard.node import notice as notices
+from gpuplan.launcher.guard.node.metadata import told
+from gpuplan.launcher.guard.node.notice import LEFT_S, Notices, notice
+from gpuplan.launcher.guard.node.stage import market
 from gpuplan.planner.goodput.interruptions import notice_s
 
 CLOUDS = ("aws", "gcp", "azure")

@@ -1,0 +1,1 @@
+"""What the guard sees of its node and does to it: devices, notices, the network, processes."""
