@@ -101,6 +101,7 @@ def state(
         "run_id": orders.run_id,
         **so_far.to_dict(),
         "spent_usd": account.spent_usd(paid_s),
+        "waited_usd": account.waited_usd,
         "hours": account.hours(paid_s),
         "projection": None if projection is None else projection.to_dict(),
         "network": network,

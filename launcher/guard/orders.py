@@ -122,6 +122,8 @@ class Orders:
     """How long the machines still cost after the job has ended."""
     after_usd: float = 0.0
     """What is still paid once the machines are gone: SkyPilot's controller, until it stops."""
+    waiting_usd_per_hour: float = 0.0
+    """What is paid while the run waits for machines: SkyPilot's controller."""
     grace_s: float = DEFAULT_GRACE_S
     """To write a checkpoint, while it is not known how long that takes."""
     own_runner: bool = False
@@ -237,6 +239,7 @@ NUMBERS = (
     "spent_before_usd",
     "hours_before",
     "after_usd",
+    "waiting_usd_per_hour",
     "max_cost_usd",
     "max_hours",
     "tail_s",

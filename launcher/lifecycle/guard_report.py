@@ -40,6 +40,9 @@ class GuardReport(FrozenModel):
     exit_code: int
     spent_usd: Usd | None = None
     """Cost of all attempts when the job ended; the machines cost more until they are torn down."""
+    waited_usd: Usd | None = None
+    """Of it, what was paid while this launch waited for machines; None in lines of guards that did
+    not count it."""
     step: int | None = None
     projected_usd: Usd | None = None
     command_s: float | None = None
@@ -50,6 +53,11 @@ class GuardReport(FrozenModel):
     """Cost of this attempt of the guard."""
     paid_s: float | None = None
     """For how long it was paid for, by a clock that is not set."""
+
+    @property
+    def machines_usd(self) -> Decimal | None:
+        """Return the cost of all attempts without that of the waits for machines."""
+        return None if self.spent_usd is None else self.spent_usd - (self.waited_usd or ZERO)
 
     @property
     def outcome(self) -> Outcome:
@@ -95,9 +103,11 @@ def command_usd(record: LaunchRecord, job: EngineJob, word: GuardReport | None) 
     if last is None:
         return None
     if record.managed:
+        machines_usd = None if word is None else word.machines_usd
         if word is None or word.command_share is None or word.attempt_usd is None:
             return None
-        is_whole = job.recoveries == 0 and word.attempt_usd == word.spent_usd
+        is_alone = machines_usd is not None and abs(machines_usd - word.attempt_usd) < CENT
+        is_whole = job.recoveries == 0 and is_alone
         return (word.attempt_usd * Decimal(str(word.command_share))) if is_whole else None
     if word is not None and word.command_s is not None:
         seconds = word.command_s
@@ -135,11 +145,12 @@ def managed_usd(
     the controller's.
     """
     last = record.last
-    if word is None or word.spent_usd is None or last is None or last.usd_per_hour is None:
+    machines_usd = None if word is None else word.machines_usd
+    if machines_usd is None or last is None or last.usd_per_hour is None:
         return None
     earlier = sum((attempt_usd(record, one, now=now) for one in record.attempts[:-1]), ZERO)
     downs = (1 + job.recoveries) * Decimal(MANAGED_DOWN_S) / Decimal(SECONDS_PER_HOUR)
-    counted = max(ZERO, word.spent_usd - earlier) + downs * last.usd_per_hour
+    counted = max(ZERO, machines_usd - earlier) + downs * last.usd_per_hour
     paid_hours = counted / last.usd_per_hour if last.usd_per_hour else ZERO
     return (counted + _controller_usd(record, job, paid_hours)).quantize(CENT)
 
@@ -165,6 +176,7 @@ def _word(text: str) -> GuardReport | None:
             text=str(verdict["text"]),
             exit_code=int(verdict["exit_code"]),
             spent_usd=_usd(said.get("spent_usd")),
+            waited_usd=_usd(said.get("waited_usd")),
             step=said.get("step"),
             projected_usd=_usd((said.get("projection") or {}).get("total_usd")),
             command_s=said.get("command_s"),

@@ -21,7 +21,8 @@ from .engine import ENDED, EngineError, NoEngineError
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
 from .observe import Finding, Observed, classify, observe, silence_text
-from .transitions import ask, attend, end, settle, this_process, wait_started
+from .transitions import ask, attend, end, end_waiting, settle, this_process, wait_started
+from .waiting import Watch, orders_of, passed
 
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0
@@ -52,7 +53,10 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
         record = _adopt(context, _note_unseen(context, record), seen)
         assert seen.job is not None
         if finding == "job-ended":
-            record = settle(context, record, seen.job)
+            return settle(context, record, seen.job), finding
+        found = passed(record, seen.job, orders_of(record), now=context.now_of(record))
+        if found is not None:
+            return end_waiting(context, record, found), "job-ended"
         return record, finding
     return close_lost(context, _keep_request(context, record, seen), finding, seen), finding
 
@@ -109,7 +113,10 @@ def show_log(
     if last is None or last.job_id is None:
         raise UsageError(f"{record.run} has no job yet.", fix=f"see `gpuplan status {record.run}`.")
     if record.managed:
-        context.engine.tail_managed(last.job_id, out, follow=follow, lines=lines)
+        with Watch(context, record) as watch:
+            context.engine.tail_managed(last.job_id, out, follow=follow, lines=lines)
+        if watch.passed is not None:
+            end_waiting(context, record, watch.passed)
         return
     if context.engine.cluster(record.cluster, refresh=False) is None:
         raise UsageError(

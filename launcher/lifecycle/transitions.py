@@ -50,6 +50,7 @@ from .machines import (
     with_times,
 )
 from .observe import goes_on, requests_of
+from .waiting import Passed, Watch
 
 UNSEEN: tuple[Outcome, ...] = ("preempted", "lost")
 """Of machines that went; one who saw the job end knows better."""
@@ -180,7 +181,10 @@ def attend(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     last = record.last
     assert last is not None and last.job_id is not None
     if record.managed:
-        context.engine.tail_managed(last.job_id, context.log or io.StringIO(), follow=True)
+        with Watch(context, record) as watch:
+            context.engine.tail_managed(last.job_id, context.log or io.StringIO(), follow=True)
+        if watch.passed is not None:
+            return end_waiting(context, record, watch.passed)
         return settle_if_ended(context, record)
     out = Copied(context.log)
     try:
@@ -202,6 +206,19 @@ def settle_if_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecor
     if job is None or job.status not in ENDED:
         return record
     return settle(context, record, job)
+
+
+def end_waiting(context: LaunchContext, record: LaunchRecord, found: Passed) -> LaunchRecord:
+    """End a managed job that waits for machines beyond its limits, as its guard would have.
+
+    Raises:
+        EngineError: it could not be cancelled; a later command tries again.
+        OvertakenError: the run was launched again since.
+    """
+    context.tell(f"{record.run} is ended: {found.text}")
+    record = note_machines(context, record)
+    tear_down(context, record)
+    return end(context, record, "guarded", found.text, is_bound=True, guard_why=found.why)
 
 
 def settle(

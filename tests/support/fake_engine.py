@@ -114,6 +114,16 @@ class FakeEngine:
             for job in self._managed
         ]
 
+    def preempt(self, name: str) -> None:
+        """Let the cloud take the machines of a managed job, and have no others."""
+        self._close(name)
+        self._managed = [
+            replace(job, status="recovering", recoveries=job.recoveries + 1)
+            if job.name == name
+            else job
+            for job in self._managed
+        ]
+
     def time_job(self, name: str, started_at: datetime, ended_at: datetime) -> None:
         """Let the machines say from when to when the newest job of a cluster ran."""
         first, *rest = self._jobs[name]

@@ -2,9 +2,10 @@
 
     usd(attempt)   = (seen - began) / 3600 × usd_per_hour
     began          = the latest of: the machine's boot, the request, the end of the attempt before
-    spent          = before + usd(this attempt)
+    spent          = before + waited + usd(this attempt)
     before         = max(what the store knows of earlier launches, what their guards left)
                      + the attempts of this launch
+    waited         = (began - requested - hours of this launch's attempts) × waiting_usd_per_hour
 
 The store knows of what no guard saw (machines that came up and never ran a job, or idled after
 it), and guards left what a lost store does not know; the larger of the two is right in both.
@@ -73,6 +74,8 @@ class Account:
     before_usd: float
     before_hours: float
     usd_per_hour: float
+    waited_usd: float = 0.0
+    """What was paid while this launch waited for machines, until this attempt began."""
 
     def usd(self, paid_s: float) -> float:
         """Return the dollars of this attempt."""
@@ -80,7 +83,7 @@ class Account:
 
     def spent_usd(self, paid_s: float) -> float:
         """Return the dollars of all attempts."""
-        return self.before_usd + self.usd(paid_s)
+        return self.before_usd + self.waited_usd + self.usd(paid_s)
 
     def hours(self, paid_s: float) -> float:
         """Return the hours of all attempts."""
@@ -127,13 +130,16 @@ def open_account(
         own, boot_s = [], None
     seen_s = max((one.seen_at_s for one in (*earlier, *own)), default=0.0)
     began_s = max(boot_s or 0.0, orders.requested_at_s, seen_s)
+    began_s = min(now_s, began_s)
+    paid_hours = sum(one.hours for one in own)
+    waited_hours = max(0.0, (began_s - orders.requested_at_s) / SECONDS_PER_HOUR - paid_hours)
     return Account(
         attempt=number,
         requested_at_s=orders.requested_at_s,
-        began_at_s=min(now_s, began_s),
+        began_at_s=began_s,
+        waited_usd=waited_hours * orders.waiting_usd_per_hour,
         before_usd=max(orders.spent_before_usd, sum(one.usd for one in earlier))
         + sum(one.usd for one in own),
-        before_hours=max(orders.hours_before, sum(one.hours for one in earlier))
-        + sum(one.hours for one in own),
+        before_hours=max(orders.hours_before, sum(one.hours for one in earlier)) + paid_hours,
         usd_per_hour=orders.usd_per_hour,
     )

@@ -103,6 +103,7 @@ def orders(
         max_hours=guard.max_hours,
         tail_s=tail_s(request),
         after_usd=beside * float(CONTROLLER_IDLE_HOURS),
+        waiting_usd_per_hour=beside,
         grace_s=DEFAULT_GRACE_S,
         own_runner=own_runner,
         others_upload=plan.nodes > 1 and request.outputs is not None,

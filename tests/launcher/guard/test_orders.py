@@ -31,6 +31,7 @@ maybe = st.none() | usd
         requested_at_s=st.floats(0, 4e9),
         spent_before_usd=usd,
         after_usd=usd,
+        waiting_usd_per_hour=usd,
         max_cost_usd=maybe,
         max_hours=maybe,
         min_gpu_utilization=st.none() | st.builds(Busy, st.floats(0, 1), usd),

@@ -94,6 +94,16 @@ def test_the_controller_of_a_managed_job_is_paid_while_it_waits_and_until_it_sto
     assert beside - alone == Decimal("12.95")
 
 
+def test_a_wait_that_the_guard_counted_is_not_counted_twice(tmp_path: Path) -> None:
+    record = at_36(tmp_path, managed=True, controller_usd_per_hour=Decimal(6))
+    job = replace(JOB, ended_at=START + timedelta(hours=3))
+    word, waited = word_in_log(line()), word_in_log(line(spent_usd=36 + 11.9, waited_usd=11.9))
+    assert word is not None and word.spent_usd == 36
+    assert managed_usd(record, job, waited, now=START) == managed_usd(record, job, word, now=START)
+    whole = word_in_log(line(**{**AN_HOUR, "spent_usd": 36 + 11.9, "waited_usd": 11.9}))
+    assert command_usd(record, JOB, whole) == 27
+
+
 @pytest.mark.parametrize("log", ["", line(spent_usd=None)])
 def test_without_the_guards_word_a_managed_job_is_not_counted(tmp_path: Path, log: str) -> None:
     assert managed_usd(at_36(tmp_path), JOB, word_in_log(log), now=START) is None

@@ -96,6 +96,22 @@ def test_what_the_store_knows_of_earlier_launches_is_not_counted_twice(
     assert account.attempt == 3
 
 
+def test_what_is_paid_while_it_waits_for_machines_is_counted() -> None:
+    """Of five hours since the request an hour was on machines, and a controller costs $0.20."""
+    orders = make_orders(usd_per_hour=10.0, waiting_usd_per_hour=0.2, after_usd=0.03)
+    first = line(1, requested_at_s=NOW_S, usd=10.0)
+    now_s = NOW_S + 5 * HOUR_S
+    account = open_account(orders, [first], boot_s=now_s, now_s=now_s)
+    assert account.waited_usd == pytest.approx(4 * 0.2)
+    assert account.spent_usd(HOUR_S) == pytest.approx(10 + 0.8 + 10)
+    assert account.hours(HOUR_S) == pytest.approx(2)
+    assert account.so_far(HOUR_S, 7, None).usd == 10, "the next attempt counts the waits anew"
+    queued = open_account(orders, [], boot_s=NOW_S + HOUR_S, now_s=NOW_S + HOUR_S)
+    assert queued.waited_usd == pytest.approx(0.2)
+    damaged = open_account(orders, [first], boot_s=now_s, now_s=now_s, whole=False)
+    assert damaged.waited_usd == 0, "machines are counted since the request, at a higher price"
+
+
 def test_a_container_is_not_paid_for_since_its_host_came_up() -> None:
     account = open_account(make_orders(), [], boot_s=NOW_S - 1e6, now_s=NOW_S + 60)
     assert account.began_at_s == NOW_S
