@@ -43,14 +43,20 @@ A100 and V100 (BERT 17 to 44 % slower than with that of 2022, on cards 0 to 16 %
 shows it. An L40S that multiplies at 0.77 of its peak, as milabench measured: vendors' and LoRA
 runs want 0.59.
 
-What timm's errors are. Ten of its 92 runs are predicted at 20 to 60 % of their time: grouped
-convolutions in channels-last order, but for ResNeXt's 32 groups of at most 32 channels, and
-depthwise ones of 9 x 9. They move 8 to 20 GB/s on an RTX 3090, whatever their width, where the
-same models in NCHW order are right. cuDNN has no kernels for them: its users report it of Volta,
-Turing and Ampere (pytorch/pytorch#34977, #70954). One constant, 13 GB/s, would bring nine of them
-to within a third, and timm to 11 %; it is not used, because no other source has such runs, and the
-one kernel published elsewhere (V100, cuDNN 7.6) is six times slower still. The other 82 are 9 %
-off."""
+What timm's errors are. To 2026-11-26 ten of its 92 runs were predicted at 20 to 60 % of their
+time: eight with grouped convolutions in channels-last order, two with depthwise ones of 9 x 9; the
+same models in NCHW order are right. cuDNN 8 has kernels in that order for depthwise convolutions
+and for ResNeXt's 32 groups of at most 32 channels; the shapes that its users report as slow begin
+just beyond: of ResNeXt-101 32x8d those of 64 channels a group alone (V100, pytorch/pytorch#34977),
+2 groups of 112 by 31 times (`decide_layout_opt` in torch/_inductor/graph.py), RegNet and NFNet
+(#70954). Where it has none its general kernel turns each operand and result, 5 G elements a second
+(#54324, GA102): on an A100 the 2 groups of 112 then take 22 times as long as in NCHW order.
+Expected of the eight runs, with that rate and no run of timm: slower by 2 to 5 times, all
+others as before. Five are within 25 % now, three 65 to 83 % too slow: groups of at most 32 channels
+seem to be turned in one pass of three, which no other source shows. Without its source timm is
+12.7 % off, was 14.4. Nobody published such a run under cuDNN 9, for which nothing is added. The two
+of 9 x 9 stay as they were: the same rate would make the worse one 9 % too slow for 80 % too fast,
+but no other source has such kernels. The other 82 are 9 % off."""
 
 WHERE_INTERVALS_FAIL = """\
 ## Where the interval is too narrow or too wide

@@ -71,6 +71,9 @@ LEAN_EXPERTS: Date = (2026, 4)
 cells of Megatron-Bridge's tables take 1.4 to 1.7 times less than a year before."""
 LAYOUT_OPTIMIZATION: Date = (2023, 10)
 """torch 2.1: Inductor's `layout_optimization`, on by default, runs convolutions channels-last."""
+CUDNN_9: Date = (2024, 7)
+"""torch 2.4: its wheels bring cuDNN 9.1, and 8 before. Whether 9 has kernels for grouped
+convolutions in channels-last order is not known: nobody published them with it."""
 COALESCED_ZERO_3: Date = (2022, 1)
 """DeepSpeed gathered parameter by parameter before, over one rail at a time, whatever the model and
 the fabric (Narayanan et al. 2021, table 2: the same step on 768 and on 1,536 accelerators)."""
@@ -104,6 +107,15 @@ def picks_layouts(stack: Stack, date: Date | None) -> bool:
     if stack == "xla":
         return True
     return stack == "torch-compile" and (date is None or date >= LAYOUT_OPTIMIZATION)
+
+
+def lacks_grouped_kernels(stack: Stack, date: Date | None) -> bool:
+    """Return whether grouped convolutions in channels-last order fall back to general kernels.
+
+    They do under cuDNN 7.6 to 8.9, where the file chooses the memory order.
+    """
+    of_cudnn_8 = stack.startswith("torch") and date is not None and date < CUDNN_9
+    return of_cudnn_8 and not picks_layouts(stack, date)
 
 
 def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:

@@ -33,6 +33,8 @@ _TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
 """Multiprocessors and clock where they are not known: those of an A100, and between its 1.4 and
 Ada's 2.5 GHz."""
 
+_RESNEXT_GROUPS, _RESNEXT_WIDTH = 32, 32
+
 
 def kernel_dtype(kernel: Kernel, precision: Precision) -> str:
     """Return the dtype that a kernel computes in under a precision.
@@ -109,12 +111,7 @@ class KernelTable:
             copy_step: time of a copy in a step relative to one alone.
         """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
-        device = curves.device
-        per_s = (
-            constants["transposed_per_clock"]
-            * (device.compute_units or _TYPICAL_UNITS)
-            * (device.boost_hz or _TYPICAL_HZ)
-        )
+        per_s = constants["transposed_per_clock"] * _clocks_per_s(curves)
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind != "convolution":
                 continue
@@ -125,6 +122,39 @@ class KernelTable:
             elements = moved / (4 if dtype == "tf32" else 2)
             seconds[turned] = np.maximum(streamed_s, 2 * elements / per_s)
         return constants["transposition"] * seconds
+
+    def general_transposing_s(
+        self, curves: DeviceCurves, precision: Precision, constants: Constants
+    ) -> Array:
+        """Return [K, B] seconds that grouped channels-last convolutions are transposed, and back.
+
+        Where cuDNN has no kernel for their memory order its general one turns every operand and
+        result of a call, element by element.
+
+        Args:
+            curves: achieved rates of the device.
+            precision: decides the dtype of each kernel.
+            constants: how many elements a multiprocessor turns in a clock.
+        """
+        seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
+        per_s = constants["transposed_per_clock.general"] * _clocks_per_s(curves)
+        for (kind, dtype), rows in self._by_kind(precision).items():
+            if kind != "convolution":
+                continue
+            turned = [row for row in rows if _has_no_kernel(self._kernels[row], curves, dtype)]
+            if turned:
+                seconds[turned] = self._turned_elements(turned) / per_s
+        return seconds
+
+    def _turned_elements(self, rows: list[int]) -> Array:
+        """Return [K, B] elements of 16-bit operands and results; both gradients read the output's.
+
+        Weights, which are few, are counted with them.
+        """
+        dims = self._dims_of(rows)
+        outputs = dims["batch"] * dims["out_channels"] * dims["out_pixels"]
+        backward = np.array([[self._kernels[row].backward] for row in rows])
+        return self._moved_bytes[rows] / 2 + backward * outputs
 
     def _by_kind(self, precision: Precision) -> dict[tuple[KernelKind, str], list[int]]:
         if precision not in self._groups:
@@ -249,6 +279,12 @@ class KernelTable:
         return one_step_s * steps + projection_s * rest_flops / (8 * rows * hidden * width)
 
 
+def _clocks_per_s(curves: DeviceCurves) -> float:
+    """Return the clocks of all multiprocessors of a device in a second."""
+    device = curves.device
+    return (device.compute_units or _TYPICAL_UNITS) * (device.boost_hz or _TYPICAL_HZ)
+
+
 def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
     """Return whether cuDNN turns a convolution's tensors to channels-last and back around it.
 
@@ -263,3 +299,19 @@ def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
         return dtype in ("fp16", "bf16")
     channels = max(kernel.dims["in_channels"]) / max(kernel.dims["groups"])
     return "tf32" in device.peak_flops and channels >= FEW_CHANNELS
+
+
+def _has_no_kernel(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
+    """Return whether cuDNN 8 has no kernel for a grouped convolution in channels-last order.
+
+    Those of ResNeXt, 32 groups of up to 32 channels, have one, and so have depthwise ones; the
+    first shapes beyond are slow: of ResNeXt-101 32x8d only those of 64 channels a group
+    (pytorch/pytorch#34977), 2 groups of 112 by 31 times (torch/_inductor/graph.py,
+    `decide_layout_opt`), groups of a fixed width in RegNet and NFNet (pytorch/pytorch#70954).
+    """
+    if curves.device.vendor != "NVIDIA" or dtype not in ("fp16", "bf16"):
+        return False
+    groups, channels = max(kernel.dims["groups"]), max(kernel.dims["in_channels"])
+    if groups == 1 or groups == channels or not kernel.op.endswith(".channels_last"):
+        return False
+    return groups != _RESNEXT_GROUPS or channels / groups > _RESNEXT_WIDTH

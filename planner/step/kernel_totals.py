@@ -19,7 +19,7 @@ from ..parallelism.column_row_parallel import is_expert_product
 from ..software.fusion import fuse
 from ..software.kernel_levels import attention_architecture, attention_slowdown, in_step
 from ..software.stack import StackFacts
-from ..software.versions import picks_layouts
+from ..software.versions import lacks_grouped_kernels, picks_layouts
 from .kernel_times import MATMUL_KINDS, KernelTable
 
 Array = np.ndarray
@@ -218,6 +218,8 @@ class StepKernels:
         copy_step = in_step(device, "copy", constants, **software)
         if not picks_layouts(stack.name, stack.date):
             device_s += self._table.transposing_s(curves, precision, constants, copy_step=copy_step)
+        if lacks_grouped_kernels(stack.name, stack.date):
+            device_s += self._table.general_transposing_s(curves, precision, constants)
         if self._expert:
             moved = curves.memory_bound_s(self._table.row_bytes(self._expert), kind="copy")
             device_s[self._expert] += stack.routing_passes * copy_step * moved

@@ -10,6 +10,7 @@ from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
 from gpuplan.planner.software.versions import (
     TRANSFORMER_ENGINE,
     is_python_bound,
+    lacks_grouped_kernels,
     narrow_products,
     optimizer_traffic,
     picks_layouts,
@@ -75,6 +76,15 @@ def test_inductor_picks_the_memory_order_of_convolutions_since_torch_2_1():
     assert picks_layouts("torch-compile", None) and picks_layouts("torch-compile", (2024, 1))
     assert not picks_layouts("torch-compile", (2023, 4))
     assert not picks_layouts("torch-eager", None)
+
+
+def test_general_kernels_convolve_groups_up_to_cudnn_8():
+    assert lacks_grouped_kernels("torch-eager", (2022, 7))
+    assert lacks_grouped_kernels("torch-compile", (2023, 4))
+    assert not lacks_grouped_kernels("torch-compile", (2024, 1)), "Inductor picks the order"
+    assert not lacks_grouped_kernels("torch-eager", (2024, 7))
+    assert not lacks_grouped_kernels("torch-eager", None), "under cuDNN 9 nobody measured it"
+    assert not lacks_grouped_kernels("xla", (2022, 7))
 
 
 def test_a_fused_optimizer_moves_what_one_kernel_moves():

@@ -1,4 +1,4 @@
-"""What tensor-core convolutions in NCHW order cost beside the same in channels-last order."""
+"""What convolutions cost whose memory order is not the one that cuDNN has a kernel for."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,15 @@ ELEMENTS = BATCH * PIXELS * FILTERS
 """Of the input, and of the output."""
 
 
-def convolution(order: str, precision: Precision, in_channels: int) -> Kernel:
+def convolution(
+    order: str,
+    precision: Precision,
+    in_channels: int,
+    *,
+    filters: int = FILTERS,
+    groups: int = 1,
+    backward: bool = False,
+) -> Kernel:
     element_bytes = 2 if precision == "fp16-amp" else 4
     return Kernel(
         kind="convolution",
@@ -25,15 +33,16 @@ def convolution(order: str, precision: Precision, in_channels: int) -> Kernel:
         dims={
             "batch": Affine(0, 1),
             "in_channels": Affine(in_channels, 0),
-            "out_channels": Affine(FILTERS, 0),
+            "out_channels": Affine(filters, 0),
             "kernel_elements": Affine(9, 0),
             "out_pixels": Affine(PIXELS, 0),
-            "groups": Affine(1, 0),
+            "groups": Affine(groups, 0),
         },
         dtype="16bit" if precision == "fp16-amp" else "fp32",
-        flops=Affine(0, 2 * PIXELS * FILTERS * in_channels * 9),
-        bytes_read=Affine(0, element_bytes * PIXELS * in_channels),
-        bytes_written=Affine(0, element_bytes * PIXELS * FILTERS),
+        backward=backward,
+        flops=Affine(0, 2 * PIXELS * filters * in_channels // groups * 9),
+        bytes_read=Affine(0, element_bytes * PIXELS * (in_channels + backward * filters)),
+        bytes_written=Affine(0, element_bytes * PIXELS * (in_channels if backward else filters)),
     )
 
 
@@ -76,3 +85,63 @@ def test_where_no_tensor_core_convolves_nothing_is_transposed():
     assert transposing_s("MI325X", "fp16-amp") == 0
     assert transposing_s("A100-80GB-SXM", "fp16-amp", order="channels_last") == 0
     assert transposing_s("V100-32GB-SXM2", "fp16-amp") > 0
+
+
+def turned_elements(
+    name: str,
+    *,
+    channels: int,
+    groups: int,
+    order: str = "channels_last",
+    precision: Precision = "fp16-amp",
+    backward: bool = False,
+) -> float:
+    """Return what the general kernel turns, over the elements of the input."""
+    one = convolution(
+        order, precision, channels, filters=channels, groups=groups, backward=backward
+    )
+    curves = curves_for(ACCELERATORS[name])
+    table = KernelTable([one], np.array([float(BATCH)]))
+    seconds = table.general_transposing_s(curves, precision, CONSTANTS).item()
+    device = curves.device
+    assert device.compute_units is not None and device.boost_hz is not None
+    per_s = CONSTANTS["transposed_per_clock.general"] * device.compute_units * device.boost_hz
+    return seconds * per_s / (BATCH * PIXELS * channels)
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups"), [(128, 2), (2048, 32), (256, 64), (512, 16), (1024, 8)]
+)
+def test_groups_without_a_kernel_in_channels_last_order_are_turned(channels: int, groups: int):
+    """Forward its input and its output; both gradients read the output's, one the input."""
+    assert turned_elements("RTX-3090", channels=channels, groups=groups) == pytest.approx(2)
+    assert turned_elements(
+        "A100-80GB-SXM", channels=channels, groups=groups, backward=True
+    ) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(256, 1), (128, 32), (1024, 32), (256, 256)])
+def test_whole_resnext_s_and_depthwise_convolutions_have_kernels(channels: int, groups: int):
+    assert turned_elements("RTX-3090", channels=channels, groups=groups) == 0
+
+
+def test_groups_are_turned_in_16_bits_and_channels_last_order_by_cudnn_alone():
+    assert turned_elements("MI325X", channels=128, groups=2) == 0
+    assert turned_elements("RTX-3090", channels=128, groups=2, order="contiguous") == 0
+    assert turned_elements("RTX-3090", channels=128, groups=2, precision="tf32") == 0
+
+
+def test_two_strided_groups_are_about_as_slow_as_torch_s_developers_saw():
+    """224 channels of 112 x 112: 31 times (`decide_layout_opt`, torch/_inductor/graph.py)."""
+    curves = curves_for(ACCELERATORS["A100-80GB-SXM"])
+
+    def seconds(order: str) -> float:
+        one = convolution(order, "fp16-amp", 224, filters=224, groups=2)
+        strided = one.model_copy(update={"bytes_read": Affine(0, 2 * 4 * PIXELS * 224)})
+        table = KernelTable([strided], np.array([float(BATCH)]))
+        usual = table.device_s(curves, "fp16-amp")
+        around = table.transposing_s(curves, "fp16-amp", CONSTANTS, copy_step=1.0)
+        general = table.general_transposing_s(curves, "fp16-amp", CONSTANTS)
+        return (usual + around + general).item()
+
+    assert 15 < seconds("channels_last") / seconds("contiguous") < 45
