@@ -13,6 +13,7 @@ from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.spec import ModelSpec
 from .answers import calibrated_profile, known_stops, utc_now, workload_facts
+from .models.config_facts import config_frozen
 from .models.inputs import Inputs, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def advise(
         profile,
         model.catalogue,
         others=others,
+        frozen=config_frozen(model.spec, profile),
         curve_choice=model.curve_choice,
         own_stops=known_stops(),
         on_progress=on_progress or untold,

@@ -219,8 +219,9 @@ def fits(
         optimizer: A what-if instead of the file's own.
         offload: What is kept in host memory.
         offers: The user's own machines, whose accelerators are then known too.
-        frozen_precision: How parameters that are not trained are kept; "fp32", the default, is as
-            `precision` says. Where "bf16" or "nf4" is given and no precision, that is bf16-amp.
+        frozen_precision: How parameters that are not trained are kept; "fp32" is as `precision`
+            says. Default: "bf16" under adapters on a config whose dtype is bfloat16, as people load
+            it, else "fp32". Where "bf16" or "nf4" is given and no precision, that is bf16-amp.
 
     Raises:
         GpuplanError: The file, an option or the catalogue is at fault.
@@ -240,14 +241,27 @@ def fits(
             fix="add it to a file for --offers.",
         )
     from ..planner.predict.fits import fits as answer
+    from ..planner.software.frozen_base import may_keep
+    from .models.config_facts import config_frozen
 
     frozen = None if frozen_precision in (None, "fp32") else frozen_precision
     if precision is None and frozen is not None:
         precision = "bf16-amp"
-    return answer(
+    precision = precision or own_precision(model.profile)
+    usual = config_frozen(model.spec, model.profile) if frozen_precision is None else None
+    notes = list(model.profile.notes)
+    if usual is not None and may_keep(
+        usual, precision, accelerator, layout=layout, offload=frozenset(offload)
+    ):
+        frozen = usual
+        notes.append(
+            f"what is not trained is kept in {usual}, as the config's dtype says and"
+            " from_pretrained loads it: --frozen-precision fp32 or nf4 keeps it otherwise"
+        )
+    found = answer(
         model.profile,
         accelerator,
-        precision=precision or own_precision(model.profile),
+        precision=precision,
         micro_batch=micro_batch,
         recompute=recompute,
         layout=layout,
@@ -255,6 +269,7 @@ def fits(
         offload=frozenset(offload),
         frozen_precision=frozen,
     )
+    return found.model_copy(update={"notes": (*found.notes, *notes)})
 
 
 def sources(

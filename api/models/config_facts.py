@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...catalog.vocabulary import Precision
+from ...catalog.vocabulary import FrozenPrecision, Precision
 from ...profiles.hf_configs import stored_dtype
-from ...profiles.profile import Profile
+from ...profiles.profile import NUMERICS_OF_PRECISION, Profile
 from ...profiles.user_model.lora_settings import LORA
 from ...profiles.user_model.spec import ModelSpec
 
@@ -15,13 +15,24 @@ def config_precision(spec: ModelSpec) -> Precision | None:
     """Return the precision that a config's dtype asks for; None where it asks for none of ours.
 
     `from_pretrained` loads weights in that dtype (transformers 5). float16 weights are not trained
-    without a copy in fp32, so they ask for nothing. Nor do weights that adapters leave as they are:
-    peft keeps the adapters themselves in fp32 (`autocast_adapter_dtype`).
+    without a copy in fp32, so they ask for nothing. With adapters the weights are kept in it and
+    not trained; peft keeps the adapters in fp32 (`autocast_adapter_dtype`), under autocast.
     """
-    if LORA in spec.params:
+    if spec.kind != "hf" or stored_dtype(spec.path) != "bfloat16":
         return None
-    is_bf16 = spec.kind == "hf" and stored_dtype(spec.path) == "bfloat16"
-    return "bf16" if is_bf16 else None
+    return "bf16-amp" if LORA in spec.params else "bf16"
+
+
+def config_frozen(spec: ModelSpec | None, profile: Profile) -> FrozenPrecision | None:
+    """Return how a config's dtype keeps what adapters leave as it is; None: it does not say.
+
+    Args:
+        spec: the model; None where only its Profile is known.
+        profile: as traced; without the step of 16-bit frozen parameters nothing is said of it.
+    """
+    if spec is None or LORA not in spec.params or "frozen16" not in profile.numerics():
+        return None
+    return "bf16" if config_precision(spec) == "bf16-amp" else None
 
 
 def with_config_facts(profile: Profile, spec: ModelSpec, *, free_precision: bool) -> Profile:
@@ -35,14 +46,14 @@ def with_config_facts(profile: Profile, spec: ModelSpec, *, free_precision: bool
     if spec.kind != "hf":
         return profile
     own = config_precision(spec)
-    if own is not None and "pure16" in profile.numerics():
+    if own is not None and NUMERICS_OF_PRECISION[own] in profile.numerics():
         profile = profile.model_copy(update={"file_precision": own})
     notes = _notes(profile, spec, told_precision=own if free_precision else None)
     return profile.model_copy(update={"notes": (*profile.notes, *notes)})
 
 
 def _notes(profile: Profile, spec: ModelSpec, *, told_precision: Precision | None) -> Iterator[str]:
-    if told_precision is not None and told_precision == profile.file_precision:
+    if told_precision == "bf16" == profile.file_precision:
         yield (
             "the weights are kept in bfloat16, as the config's dtype says and from_pretrained loads"
             " them: give --precision bf16-amp to keep them in fp32"

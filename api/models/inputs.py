@@ -65,8 +65,8 @@ def counted_in_tokens(inputs: Inputs, work: Work) -> tuple[Inputs, tuple[str, ..
         return inputs, ()
     counted = profile.model_copy(update={"tokens_per_sample": float(tokens)})
     note = (
-        f"a sample counts as {tokens:,} tokens, the length of the sequences of make_batch();"
-        " TOKENS_PER_SAMPLE in the file says another number"
+        f"a sample counts as {tokens:,} tokens, the length of the sequences of make_batch()"
+        " (where it is another number, set TOKENS_PER_SAMPLE in the file)"
     )
     return replace(inputs, profile=counted), (note,)
 
@@ -333,13 +333,16 @@ def _numerics(precisions: Iterable[Precision]) -> tuple[tuple[Numerics, ...], se
 
     FSDP runs mixed precision on 16-bit layers. A step that autocast alone keeps right (a loss in
     fp32, a float schedule of noise) fails in them, and is planned without FSDP then. One that fails
-    under autocast too (rows written into a buffer of another dtype) is planned in fp32.
+    under autocast too (rows written into a buffer of another dtype) is planned in fp32; one that
+    only the file's own autocast keeps right (a base that it loads in bf16), under autocast.
     """
     asked: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
     wanted = set(asked or DEFAULT_NUMERICS)
     if "amp16" in wanted:
         wanted.add("pure16")
-    dispensable: set[Numerics] = {"pure16", "amp16"} if "fp32" in wanted else {"pure16"}
+    dispensable: set[Numerics] = {"pure16"}
+    if "fp32" in wanted:
+        dispensable |= {"amp16", "fp32"} if "amp16" in wanted else {"amp16"}
     return tuple(sorted(wanted)), dispensable - asked
 
 

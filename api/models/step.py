@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...catalog.errors import UsageError
-from ...catalog.vocabulary import Precision, Recompute
+from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute
 from ...profiles.profile import NUMERICS_OF_PRECISION, Profile
 
 REFERENCE_ACCELERATOR = "H100-80GB-SXM"
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...profiles.analysis.caching_allocator import MemoryReplay
     from ...profiles.analysis.costliest_kernels import KernelCost
     from ...profiles.profile import Phase, StepTrace
+    from ...profiles.user_model.spec import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,8 @@ class StepSummary:
     """Seconds that its kernels take one after the other, without the host and without waiting."""
     flops: float
     """FLOPs of the whole step, recompute included."""
+    frozen_precision: FrozenPrecision | None = None
+    """How parameters that are not trained are kept; None as the precision keeps the others."""
 
 
 def step_summary(
@@ -46,6 +49,7 @@ def step_summary(
     precision: Precision | None = None,
     micro_batch: int | None = None,
     recompute: Recompute = "none",
+    model: ModelSpec | None = None,
 ) -> StepSummary:
     """Return what one training step of a traced model computes and keeps in memory.
 
@@ -54,6 +58,8 @@ def step_summary(
         precision: One that was traced; default: the file's own, else fp32.
         micro_batch: Samples in the step; default: that of `make_batch`, else 1.
         recompute: What is computed again in the backward pass instead of kept.
+        model: What `model` returned, for adapters on a config: without a precision, what they leave
+            alone is in the config's dtype, as people load it.
 
     Raises:
         UsageError: The Profile holds no trace for that precision.
@@ -67,10 +73,14 @@ def step_summary(
     )
     from ...profiles.passes.recompute import recomputed
     from ..answers import own_precision
+    from .config_facts import config_frozen
 
+    frozen = config_frozen(model, profile) if precision is None else None
     precision = precision or own_precision(profile)
     micro_batch = micro_batch or profile.default_micro_batch or 1
     numerics = NUMERICS_OF_PRECISION[precision]
+    if frozen is not None and numerics == "amp16":
+        numerics = "frozen16"
     if numerics not in profile.numerics():
         held = ", ".join(profile.numerics())
         raise UsageError(
@@ -82,6 +92,7 @@ def step_summary(
     run_s = _kernel_s(profile, step, precision, micro_batch)
     return StepSummary(
         precision=precision,
+        frozen_precision=frozen,
         micro_batch=micro_batch,
         recompute=recompute,
         memory=memory,

@@ -165,15 +165,18 @@ def _traced(model: str, asked: ProfileOptions, form: str) -> str:
 
     quiet = asked.quiet
     with progress(f"Tracing {model} …", quiet=quiet), warnings_to_stderr(quiet=quiet):
-        traced = api.profile(
+        spec = api.model(
             model,
             params=parse_params(asked.params),
             lora=asked.lora,
             inputs=asked.inputs,
             assume=asked.assumed,
+            timeout_s=asked.timeout,
+        )
+        traced = api.profile(
+            spec,
             precision=asked.precision,
             optimizer=asked.optimizer,
-            timeout_s=asked.timeout,
             use_cache=not asked.no_cache,
             on_output=show_output_of_file if asked.verbose else None,
         )
@@ -184,5 +187,6 @@ def _traced(model: str, asked: ProfileOptions, form: str) -> str:
         precision=asked.precision,
         micro_batch=asked.micro_batch,
         recompute=asked.recompute,
+        model=spec,
     )
     return to_text(render_profile(traced, step), colour=screen_for(asked.out_file).color)

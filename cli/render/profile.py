@@ -45,6 +45,7 @@ _WHEN = {
 def render_profile(profile: Profile, step: StepSummary) -> list[Text]:
     """Return the lines of `gpuplan profile`: the model, and one step of it."""
     asked = f"micro-batch {step.micro_batch} · {step.precision}"
+    asked += f" · frozen {step.frozen_precision}" if step.frozen_precision else ""
     asked += f" · recompute {step.recompute}" if step.recompute != "none" else ""
     lines = [*_model(profile), Text()]
     lines += [*_blocks(profile.blocks), Text()] if profile.blocks else []

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ...catalog.snapshot import Catalogue
+from ...catalog.vocabulary import FrozenPrecision
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.profile import Profile
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
@@ -47,6 +48,7 @@ def advise(
     catalogue: Catalogue,
     *,
     others: Machine | None = None,
+    frozen: FrozenPrecision | None = None,
     curve_choice: CurveChoice = USUAL_CURVES,
     own_stops: OwnStops = NO_OWN_STOPS,
     on_progress: Progress = untold,
@@ -60,6 +62,7 @@ def advise(
         catalogue: offers and devices.
         others: its providers, regions and jurisdictions limit the other machines that are looked
             at; None: as those of today's machine are limited.
+        frozen: how the model's config keeps what is not trained, where the setting does not say.
         curve_choice: which measurements of devices the predictions rest on.
         own_stops: what stopped the user's own runs.
         on_progress: told how many of the changes are planned, and how the search for other machines
@@ -69,7 +72,7 @@ def advise(
         UnsupportedError: today's setting cannot be predicted.
         UsageError: it is not one setting, or a name in it is unknown.
     """
-    setting, assumed = setting_of(today, profile, catalogue)
+    setting, assumed = setting_of(today, profile, catalogue, frozen=frozen)
     setting = replace(setting, choice=replace(setting.choice, own_stops=own_stops))
     work = work_of(today.work, setting)
     replanner = Replanner(

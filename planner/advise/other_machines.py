@@ -43,7 +43,7 @@ def other_machines(
         micro_batches=(setup.micro_batch,),
         precisions=(setup.precision,),
         recomputes=(setup.recompute,),
-        frozen_precisions=(setup.frozen_precision,) if setup.frozen_precision else (),
+        frozen_precisions=(setup.frozen_precision or "fp32",),
         stack="megatron" if setup.stack == "megatron" else None,
         compile=setup.compile,
         optimizer=setup.optimizer,

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ...catalog.errors import UsageError
 from ...catalog.snapshot import Catalogue
-from ...catalog.vocabulary import OPTIMIZERS, Precision
+from ...catalog.vocabulary import OPTIMIZERS, FrozenPrecision, Precision
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from ..plan.plan import Plan
@@ -18,6 +18,7 @@ from ..search.frozen_ways import KEPT_AS
 from ..search.layouts.some_layers import asked_share
 from ..search.machines.offers import PricedInstance, survey
 from ..search.search_space import file_precision, stack_for
+from ..software.frozen_base import why_not_kept
 from .assumed_batch import batch_by_rule
 from .setting import Setting
 
@@ -25,7 +26,11 @@ T = TypeVar("T")
 
 
 def setting_of(
-    question: Question, profile: Profile, catalogue: Catalogue
+    question: Question,
+    profile: Profile,
+    catalogue: Catalogue,
+    *,
+    frozen: FrozenPrecision | None = None,
 ) -> tuple[Setting, tuple[str, ...]]:
     """Return the setting that a question names, and what was taken where it names nothing.
 
@@ -33,6 +38,7 @@ def setting_of(
         question: the machine by instance type or accelerator, and at most one of each choice.
         profile: the traced model, which says what the file does itself.
         catalogue: offers and devices.
+        frozen: how the model's config keeps what is not trained, where the question does not say.
 
     Raises:
         UsageError: no machine is named or none such is sold, several are named of what there is
@@ -62,6 +68,11 @@ def setting_of(
     )
     if not choices.optimizer:
         assumed.append(f"optimizer {profile.optimizer.name}, as in the file")
+    if frozen is not None and not choices.frozen_precisions:
+        kept = replace(setup, frozen_precision=frozen)
+        if why_not_kept(kept, choice.accelerator) is None:
+            setup = kept
+            assumed.append(f"what is not trained in {frozen}, as the config's dtype says")
     return Setting(choice=choice, nodes=nodes, setup=setup), tuple(assumed)
 
 
@@ -89,7 +100,7 @@ def question_of(plan: Plan, work: Work | None = None) -> Question:
             precisions=(plan.precision,),
             recomputes=(plan.recompute,),
             recompute_layers=plan.recompute_layers,
-            frozen_precisions=(plan.frozen_precision,) if plan.frozen_precision else (),
+            frozen_precisions=(plan.frozen_precision or "fp32",),
             stack=plan.stack,
             compile=plan.compile if plan.stack.startswith("torch") else None,
             optimizer=plan.optimizer if plan.optimizer in OPTIMIZERS else None,

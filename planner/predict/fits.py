@@ -208,15 +208,21 @@ def _largest(fits: Callable[[int], bool]) -> int | None:
 
 
 SHARDS_TRIED = (2, 4, 8, 16, 32, 64)
+SHARDED = "--layout"
+"""Begins the text of a remedy that takes more accelerators."""
 LIGHTER_OPTIMIZERS = ("adamw8bit", "adafactor")
 
 
 def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
     """Yield changes that make it fit safely: each by itself, or the mildest combination of them."""
-    single = [
-        r for text, changed in _changes(question, setup) if (r := _try(question, text, changed))
-    ]
-    yield from single
+    single: list[Remedy] = []
+    for text, changed in _changes(question, setup):
+        if changed.layout != setup.layout and any(SHARDED in one.text for one in single):
+            break  # The smallest number of accelerators says enough.
+        remedy = _try(question, text, changed)
+        if remedy:
+            single.append(remedy)
+            yield remedy
     for name in LIGHTER_OPTIMIZERS:
         if question.profile.optimizer.name != name:
             lighter = question.cache.of(with_optimizer(question.original, name))
@@ -233,6 +239,8 @@ def _try(
 ) -> Remedy | None:
     autocast = casts_layers(setup.stack, setup.layout, setup.offload)
     if not question.cache.holds(setup.precision, autocast=autocast):
+        return None
+    if why_not_kept(setup, question.accelerator) is not None:
         return None
     prediction = question.ask(setup, cache=cache)
     if not _is_safe(prediction):
@@ -314,4 +322,4 @@ def _half_precision(question: _Question, setup: Setup) -> Precision | None:
 
 
 def _sharded_text(layout: Layout) -> str:
-    return f"--layout {layout} ({layout.accelerators} accelerators)"
+    return f"{SHARDED} {layout} ({layout.accelerators} accelerators)"

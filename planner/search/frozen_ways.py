@@ -58,13 +58,11 @@ def ways_to_try(
     precisions: Sequence[Precision],
     profile: Profile,
     choices: Choices,
-    *,
-    fixed: bool,
 ) -> list[Way]:
     """Return every precision with every way of keeping frozen parameters that a device can run.
 
-    Where nobody fixed the precision of a model that is mostly frozen, its base is tried in 16 and
-    in 4 bits too.
+    The base of a model that is mostly frozen is tried in 16 and in 4 bits too, unless somebody
+    said how it is kept: the precision of a run says in what is computed.
 
     Args:
         accelerator: the device.
@@ -72,10 +70,9 @@ def ways_to_try(
         precisions: those to try on it.
         profile: the model.
         choices: what was asked for.
-        fixed: whether exactly one plan was named.
     """
     words: Sequence[FrozenChoice] = choices.frozen_precisions or ("fp32",)
-    is_free = not (choices.frozen_precisions or choices.precisions or fixed)
+    is_free = not choices.frozen_precisions
     if is_free and profile.is_mostly_frozen and "frozen16" in profile.numerics():
         words = ("fp32", "bf16", "nf4")
     return [

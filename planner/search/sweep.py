@@ -118,7 +118,7 @@ class Sweep:
             self.refusals.add(
                 f"the step multiplies in fp32 too, for which {accelerator.name} has no known rate"
             )
-        ways = ways_to_try(accelerator, stack, precisions, profile, asked, fixed=fixed)
+        ways = ways_to_try(accelerator, stack, precisions, profile, asked)
         if not (drives(stack, accelerator) and ways):
             self.counts["unsupported"] += len(choices)
             return

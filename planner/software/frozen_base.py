@@ -16,8 +16,9 @@ in fp32).
 from __future__ import annotations
 
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Recompute
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute
 from ...profiles.profile import Profile
+from ..plan.layout import Layout
 from ..plan.setup import Setup
 from .stack import casts_layers
 
@@ -88,3 +89,22 @@ def why_not_kept(setup: Setup, accelerator: Accelerator) -> str | None:
     if frozen == "nf4" and accelerator.vendor != "NVIDIA":
         return f"bitsandbytes' 4-bit kernels are taken on NVIDIA alone, not {accelerator.name}"
     return None
+
+
+def may_keep(
+    frozen: FrozenPrecision,
+    precision: Precision,
+    accelerator: Accelerator,
+    *,
+    layout: Layout | None = None,
+    offload: frozenset[Offloaded] = frozenset(),
+) -> bool:
+    """Return whether a step of torch in this precision can keep frozen parameters so."""
+    setup = Setup(
+        layout=layout or Layout(),
+        precision=precision,
+        micro_batch=1,
+        offload=offload,
+        frozen_precision=frozen,
+    )
+    return why_not_kept(setup, accelerator) is None

@@ -97,6 +97,8 @@ class PendingProfile:
         try:
             return self._answered(child)
         except UserFileError as error:
+            if self._fails_without_autocast(child, error):
+                return self._under_autocast(error)
             fewer = self._without_failed(child)
             if fewer == list(self._numerics or ()) or STEP_TRACER not in child.traceback:
                 raise
@@ -111,13 +113,49 @@ class PendingProfile:
         note = (fails_in_sixteen_bit_layers if is_cast else fails_under_autocast)(failure.message)
         return answer, profile.model_copy(update={"notes": (*profile.notes, note)})
 
+    def _fails_without_autocast(self, child: Child, failure: UserFileError) -> bool:
+        """Return whether the step in fp32 failed, which nobody asked for by name.
+
+        A base that the file keeps in bf16 beside adapters in fp32 runs under the file's autocast
+        alone, and a trace in fp32 leaves that out.
+        """
+        if STEP_TRACER not in child.traceback or "type" not in failure.message:
+            return False
+        if self._numerics is None:
+            return not child.traced
+        went_on = "amp16" in child.traced and "fp32" not in child.traced
+        return went_on and "fp32" in self._dispensable
+
+    def _under_autocast(self, failure: UserFileError) -> tuple[dict[str, Any], Profile]:
+        """Return the Profile of a file that runs under its own autocast alone.
+
+        Raises:
+            UserFileError: it sets none, or fails under it too; what went wrong first.
+        """
+        wanted = [each for each in self._numerics or () if each == "pure16"]
+        notes: list[str] = []
+        while True:
+            numerics = ["amp16", *wanted]
+            self._child = Child(self._spec, numerics=numerics, optimizer=self._optimizer)
+            try:
+                answer, profile = self._answered(self._child)
+                break
+            except UserFileError as again:
+                if not wanted or "pure16" not in self._dispensable:
+                    raise failure from None
+                wanted = []
+                notes = [fails_in_sixteen_bit_layers(again.message)]
+        if NUMERICS_OF_PRECISION.get(profile.file_precision or "") != "amp16":
+            raise failure
+        return answer, profile.model_copy(update={"notes": (*profile.notes, *notes)})
+
     def _without_failed(self, child: Child) -> list[Numerics]:
         """Return the numerics to try again, after a step of this child failed.
 
         They are traced in the order of their names: what came before one that was traced went well.
         """
         went_well = {"amp16"} if "fp32" in child.traced else set[str]()
-        dispensable = set(self._dispensable) - went_well
+        dispensable = set(self._dispensable) - went_well - {"fp32"}
         return [each for each in self._numerics or () if each not in dispensable]
 
     def _answered(self, child: Child) -> tuple[dict[str, Any], Profile]:

@@ -72,3 +72,47 @@ def test_a_file_that_casts_by_itself_is_an_error(tmp_path: Path) -> None:
     )
     with pytest.raises(UserFileError, match=LINE):
         api.read_inputs(write(tmp_path, text), use_cache=False)
+
+
+BF16_BASE = """
+    import torch
+    from torch import nn
+
+    class Adapted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base = nn.Linear(512, 512, bias=False, dtype=torch.bfloat16)
+            self.base.requires_grad_(False)
+            self.adapter = nn.Linear(512, 4, bias=False)
+            self.up = nn.Linear(4, 512, bias=False)
+
+        def forward(self, x):
+            return self.base(x) + self.up(self.adapter(x))
+
+    def build_model():
+        return Adapted()
+
+    def make_batch(batch_size=8):
+        return (torch.randn(batch_size, 512),)
+
+    def compute_loss(model, batch):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return model(*batch).float().square().mean()
+"""
+
+
+def test_a_base_in_bf16_under_the_files_own_autocast_is_read(tmp_path: Path) -> None:
+    """A trace in fp32, which leaves the autocast out, fails: nobody runs the file so."""
+    file = write(tmp_path, BF16_BASE)
+    profile = api.read_inputs(file, use_cache=False).profile
+    assert "fp32" not in profile.numerics() and profile.file_precision == "bf16-amp"
+    assert api.fits(api.read_inputs(file), "A10G").precision == "bf16-amp"
+    assert api.profile(file, use_cache=False).numerics()[0] == "amp16"
+    with pytest.raises(UserFileError, match="in forward"):
+        api.read_inputs(file, precisions=("fp32",), use_cache=False)
+
+
+def test_without_autocast_of_its_own_it_is_an_error(tmp_path: Path) -> None:
+    text = BF16_BASE.replace('with torch.autocast("cuda", dtype=torch.bfloat16):', "if True:")
+    with pytest.raises(UserFileError, match="in forward"):
+        api.read_inputs(write(tmp_path, text), use_cache=False)

@@ -69,7 +69,8 @@ def _largest(answer: FitsAnswer) -> Iterator[Text]:
     if answer.largest_micro_batch is None:
         yield Text("Not even one sample fits so.")
     else:
-        yield Text(f"Largest micro-batch that fits: {answer.largest_micro_batch:,}.")
+        surely = " as surely as a plan should" if answer.is_risky else ""
+        yield Text(f"Largest micro-batch that fits{surely}: {answer.largest_micro_batch:,}.")
 
 
 def _remedies(answer: FitsAnswer) -> Iterator[Text]:

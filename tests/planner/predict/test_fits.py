@@ -43,3 +43,23 @@ def test_what_may_run_out_of_memory_is_neither_the_largest_nor_a_remedy(
     assert tossed.fits and tossed.is_risky and tossed.p_oom > 0.1
     assert tossed.largest_micro_batch == largest
     assert f"--micro-batch {largest}" in [one.text for one in tossed.remedies]
+
+
+def test_one_number_of_accelerators_is_proposed(small_decoder: Profile) -> None:
+    """Six of them filled the screen."""
+    device = load_catalogue().accelerators["A10G"]
+    size = fits(small_decoder, device, precision="bf16-amp", micro_batch=1).largest_micro_batch or 0
+    answer = fits(small_decoder, device, precision="bf16-amp", micro_batch=size + 1)
+    assert len([one for one in answer.remedies if "--layout" in one.text]) <= 1
+
+
+def test_no_remedy_is_one_that_a_base_in_bf16_cannot_have(small_decoder: Profile) -> None:
+    """Offload beside `--frozen-precision bf16` ended in an error."""
+    base = small_decoder.step("amp16").model_copy(update={"numerics": "frozen16"})
+    steps = (*small_decoder.steps, base)
+    profile = small_decoder.model_copy(update={"steps": steps, "trainable_parameters": 1000})
+    device = load_catalogue().accelerators["A10G"]
+    size = 10**6
+    answer = fits(profile, device, precision="bf16-amp", micro_batch=size, frozen_precision="bf16")
+    assert not answer.fits
+    assert not any("--offload" in one.text or "fsdp" in one.text for one in answer.remedies)

@@ -30,12 +30,10 @@ CATALOGUE = load_catalogue()
 EXAMPLE = Path(__file__).parents[3] / "examples" / "lora.py"
 
 
-def ways(profile: Profile, device: str = "L4", *, fixed: bool = False, **asked: Any) -> list[Way]:
+def ways(profile: Profile, device: str = "L4", **asked: Any) -> list[Way]:
     precisions = asked.pop("tried", ("tf32", "bf16-amp"))
     accelerator = CATALOGUE.accelerators[device]
-    return ways_to_try(
-        accelerator, "torch-eager", precisions, profile, Choices(**asked), fixed=fixed
-    )
+    return ways_to_try(accelerator, "torch-eager", precisions, profile, Choices(**asked))
 
 
 @pytest.fixture
@@ -54,10 +52,15 @@ def test_a_free_search_tries_the_base_in_16_and_in_4_bits(frozen: Profile) -> No
     assert ("bf16-amp", "nf4") not in ways(frozen, "MI300X")
 
 
+def test_a_precision_to_compute_in_leaves_the_base_free(frozen: Profile) -> None:
+    """`--precision bf16-amp` once kept the base in fp32, so that nothing fitted a 24 GB card."""
+    found = ways(frozen, precisions=("bf16-amp",), tried=("bf16-amp",))
+    assert found == [("bf16-amp", None), ("bf16-amp", "bf16"), ("bf16-amp", "nf4")]
+    assert ways(frozen, precisions=("fp32",), tried=("fp32",)) == [("fp32", None)]
+
+
 def test_what_was_fixed_stays(frozen: Profile, make_decoder: Callable[..., Profile]) -> None:
     plain = [("tf32", None), ("bf16-amp", None)]
-    assert ways(frozen, fixed=True) == plain
-    assert ways(frozen, precisions=("bf16-amp",), tried=("bf16-amp",)) == [("bf16-amp", None)]
     assert ways(make_decoder()) == plain
     assert ways(make_decoder(trainable=0.01)) == plain  # No such step was traced.
     assert ways(frozen, frozen_precisions=("nf4",)) == [("bf16-amp", "nf4")]
