@@ -10,15 +10,26 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from ...catalog.errors import UsageError
 from ..labels import slug
 from ..uptime import Uptime, uptime
-from .estimates import SHORTEST_PREFIX, Store, StoreError
+from .estimates import SHORTEST_PREFIX, Store
 from .launch_record import Attempt, LaunchRecord
-from .launch_sums import By, LaunchSum, Wanted, condition_of, launch_sums, sums_of
+from .launch_rows import (
+    all_records,
+    damaged_record,
+    in_record,
+    insert,
+    parsed,
+    read_record,
+    records_for,
+    write,
+)
+from .launch_sums import By, LaunchSum, Wanted, condition_of, launch_sums
 from .spending_limits import SpendingLimits, refuse_beyond
+
+MOST_VALUES = 500
+"""Of one question; SQLite before 3.32 takes no more than 999."""
 
 
 class OvertakenError(UsageError):
@@ -64,14 +75,14 @@ class Ledger:
             LimitError: a limit would be passed; nothing is kept.
         """
         with self._store.transaction("IMMEDIATE") as connection:
-            refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
-            _insert(connection, record)
+            refuse_beyond(record, records_for(connection, limits), limits, now=self._now())
+            insert(connection, record)
             self._note(connection, record.run, "intended")
 
     def keep_ended(self, record: LaunchRecord, *, what: str) -> None:
         """Keep a launch that has ended before the store knew it, and note what happened."""
         with self._store.transaction("IMMEDIATE") as connection:
-            _insert(connection, record)
+            insert(connection, record)
             self._note(connection, record.run, what)
 
     def begin_attempt(
@@ -89,14 +100,14 @@ class Ledger:
             LimitError: a limit would be passed.
         """
         with self._store.transaction("IMMEDIATE") as connection:
-            record = change(_read(connection, run))
+            record = change(read_record(connection, run))
             last = record.last
             if last is not None and last.outcome is None:
                 raise UsageError(
                     f"{run} is launched already: attempt {last.number} is still open.",
                     fix=f"look at it with `gpuplan status {run}`.",
                 )
-            refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
+            refuse_beyond(record, records_for(connection, limits), limits, now=self._now())
             number = len(record.attempts) + 1
             attempt = Attempt(
                 number=number, spot=spot, asked_at=self._now(), asked_uptime=self.uptime()
@@ -109,7 +120,7 @@ class Ledger:
                     "attempts": (*record.attempts, attempt),
                 }
             )
-            _write(connection, record)
+            write(connection, record)
             self._note(connection, run, f"attempt {number} intended")
         return record
 
@@ -135,7 +146,7 @@ class Ledger:
             OvertakenError: another attempt is the newest, or that one has ended; nothing changes.
         """
         with self._store.transaction("IMMEDIATE") as connection:
-            record = _read(connection, run)
+            record = read_record(connection, run)
             last = record.last
             is_newest = attempt is None or (last is not None and last.number == attempt)
             has_ended = last is not None and last.outcome is not None
@@ -144,7 +155,7 @@ class Ledger:
             changed = change(record)
             if changed is None:
                 return record
-            _write(connection, changed)
+            write(connection, changed)
             self._note(connection, run, what)
         return changed
 
@@ -164,7 +175,7 @@ class Ledger:
         ]
         damaged = next((run for run in self.unreadable() if run.startswith(wanted)), None)
         if not found and damaged is not None:
-            raise _damaged(damaged)
+            raise damaged_record(damaged)
         if not found:
             raise UsageError(
                 f"No launch has a run id that begins with {prefix!r}.",
@@ -181,7 +192,7 @@ class Ledger:
     def get(self, run: str) -> LaunchRecord:
         """Return a launch as it stands now."""
         with self._store.transaction() as connection:
-            return _read(connection, run)
+            return read_record(connection, run)
 
     def all(self) -> list[LaunchRecord]:
         """Return every launch that can be read, newest first; `unreadable` names the others."""
@@ -196,7 +207,7 @@ class Ledger:
         if not self._store.exists():
             return []
         with self._store.transaction() as connection:
-            return _all_for(connection, limits)
+            return records_for(connection, limits)
 
     def unreadable(self) -> list[str]:
         """Return the runs whose records are damaged, or of a version that this one cannot read."""
@@ -206,7 +217,7 @@ class Ledger:
         if not self._store.exists():
             return []
         with self._store.transaction() as connection:
-            return _records(connection)
+            return all_records(connection)
 
     def open(self) -> list[LaunchRecord]:
         """Return the launches that may still cost money, newest first."""
@@ -229,7 +240,7 @@ class Ledger:
         return [
             record
             for workload in sorted(set(workloads))
-            for record in self._where(f"{_in_record('workload')} = ?", (workload,))
+            for record in self._where(f"{in_record('workload')} = ?", (workload,))
         ]
 
     def of_project(self, name: str, file: str | None = None) -> list[LaunchRecord]:
@@ -246,7 +257,7 @@ class Ledger:
         names = [row["project"] for row in known if slug(row["project"] or "") == slug(name)]
         listed = ", ".join("?" * len(names))
         return self._where(
-            f"project IN ({listed}) OR {_in_record('project_file')} = ?",
+            f"project IN ({listed}) OR {in_record('project_file')} = ?",
             (*names, file or ""),
         )
 
@@ -267,7 +278,7 @@ class Ledger:
             rows = connection.execute(
                 "SELECT run, record FROM launches WHERE ended_microusd IS NULL"
             ).fetchall()
-        return [row["run"] for row in rows if _parsed(row["record"]) is None]
+        return [row["run"] for row in rows if parsed(row["record"]) is None]
 
     def _where(
         self, condition: str, values: Sequence[str], limit: int | None = None
@@ -279,7 +290,7 @@ class Ledger:
                 f"SELECT record FROM launches WHERE {condition} ORDER BY created_at DESC LIMIT ?",
                 (*values, -1 if limit is None else limit),
             ).fetchall()
-        return [record for row in rows if (record := _parsed(row["record"])) is not None]
+        return [record for row in rows if (record := parsed(row["record"])) is not None]
 
     def events(self, run: str) -> list[tuple[datetime, str]]:
         """Return what happened to a launch, oldest first."""
@@ -301,102 +312,3 @@ class Ledger:
 def default_ledger(now: Callable[[], datetime], path: Path | None = None) -> Ledger:
     """Return the ledger of this machine's user."""
     return Ledger(Store(path), now=now)
-
-
-COLUMNS = (
-    "run",
-    "created_at",
-    "state",
-    "cluster",
-    "record",
-    "plan",
-    "project",
-    "owner",
-    "accelerator",
-    "provider",
-    "outcome",
-    "ended_microusd",
-    "node_hours",
-    "is_bound",
-)
-MOST_VALUES = 500
-"""Of one question; SQLite before 3.32 takes no more than 999."""
-
-
-def _in_record(key: str) -> str:
-    """Return SQL for a value of a record; NULL where that is damaged, which ends no question."""
-    return f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{key}') END"
-
-
-def _row(record: LaunchRecord) -> dict[str, str | int | float | None]:
-    """Return the columns of a launch; its sums only when it has ended and they stay."""
-    return {
-        "run": record.run,
-        "created_at": record.created_at.isoformat(),
-        "state": record.state,
-        "cluster": record.cluster,
-        "record": record.model_dump_json(),
-        "plan": record.plan,
-        "project": record.project,
-        "owner": record.owner,
-        "accelerator": record.accelerator,
-        "outcome": record.outcome,
-        **sums_of(record),
-    }
-
-
-def _read(connection: sqlite3.Connection, run: str) -> LaunchRecord:
-    row = connection.execute("SELECT record FROM launches WHERE run = ?", (run,)).fetchone()
-    if row is None:
-        raise UsageError(f"There is no launch {run}.", fix="See them with `gpuplan history`.")
-    record = _parsed(row["record"])
-    if record is None:
-        raise _damaged(run)
-    return record
-
-
-def _records(connection: sqlite3.Connection) -> list[tuple[str, LaunchRecord | None]]:
-    """Return the runs, newest first, with their records; None where one cannot be read."""
-    newest = connection.execute("SELECT run, record FROM launches ORDER BY created_at DESC")
-    return [(row["run"], _parsed(row["record"])) for row in newest]
-
-
-def _all_for(connection: sqlite3.Connection, limits: SpendingLimits) -> list[LaunchRecord]:
-    """Return every launch that limits count.
-
-    Raises:
-        StoreError: one cannot be read, so that nobody knows what it has committed.
-    """
-    rows = _records(connection)
-    if limits.any:
-        for run, record in rows:
-            if record is None:
-                raise _damaged(run, " and what it costs counts towards the limits")
-    return [record for _, record in rows if record is not None]
-
-
-def _parsed(row: str) -> LaunchRecord | None:
-    try:
-        return LaunchRecord.model_validate_json(row)
-    except ValidationError:
-        return None
-
-
-def _damaged(run: str, so: str = "") -> StoreError:
-    return StoreError(
-        f"The record of {run} in the store cannot be read{so}.",
-        fix="upgrade gpuplan if a later one wrote it; else look for its machines with `sky status`"
-        " and in the console of its cloud.",
-    )
-
-
-def _insert(connection: sqlite3.Connection, record: LaunchRecord) -> None:
-    values = ", ".join(f":{name}" for name in COLUMNS)
-    connection.execute(
-        f"INSERT INTO launches ({', '.join(COLUMNS)}) VALUES ({values})", _row(record)
-    )
-
-
-def _write(connection: sqlite3.Connection, record: LaunchRecord) -> None:
-    changed = ", ".join(f"{name} = :{name}" for name in COLUMNS if name != "run")
-    connection.execute(f"UPDATE launches SET {changed} WHERE run = :run", _row(record))

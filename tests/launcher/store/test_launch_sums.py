@@ -19,8 +19,9 @@ from gpuplan.cli.main import run
 from gpuplan.launcher.store.accounting import node_hours, spent_usd
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord, PricedPlace
+from gpuplan.launcher.store.launch_rows import COLUMNS, row_of
 from gpuplan.launcher.store.launch_sums import BYS, By, Wanted, launch_sums
-from gpuplan.launcher.store.launches import COLUMNS, Ledger, _row
+from gpuplan.launcher.store.launches import Ledger
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 NOW = datetime(2027, 3, 20, tzinfo=UTC)
@@ -63,7 +64,7 @@ def keep(store: Store, records: list[LaunchRecord]) -> None:
     with store.transaction("IMMEDIATE") as connection:
         connection.executemany(
             f"INSERT INTO launches ({', '.join(COLUMNS)}) VALUES ({marks})",
-            [_row(one) for one in records],
+            [row_of(one) for one in records],
         )
 
 
