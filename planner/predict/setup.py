@@ -28,7 +28,7 @@ from ..software.versions import (
     routing_passes,
     scripts_gelu,
 )
-from ..step.data_parallel_comm import WireBytes
+from ..step.slotted_calls import WireBytes
 
 MEGATRON_BUCKET_BYTES = 500 * 10**6
 """DeepSpeed's `reduce_bucket_size` (5e8 elements) and Megatron's (40 M parameters and more) differ;

@@ -21,7 +21,7 @@ from ..software.frozen_base import (
     dequantisation_traffic_bytes,
 )
 from ..software.kept_memory import keeps_gradients
-from ..step.data_parallel_comm import WireBytes, data_traffic
+from ..step.data_parallel_comm import data_traffic
 from ..step.data_parallel_step import (
     StepTimes,
     accumulation_s,
@@ -30,6 +30,7 @@ from ..step.data_parallel_step import (
 )
 from ..step.kernel_totals import MicroBatchTimes
 from ..step.model_parallel_step import boundary_bytes, hybrid_rows, hybrid_traffic
+from ..step.slotted_calls import WireBytes
 from ..validation.folds import sources_seen
 from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work

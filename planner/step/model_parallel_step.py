@@ -18,17 +18,11 @@ from ..parallelism.pipeline_stages import stage_counts, stage_of_instances
 from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
 from ..parallelism.rank_trace import Exchange, SplitTrace
 from ..plan.layout import Layout
-from .data_parallel_comm import (
-    Traffic,
-    TrafficRows,
-    WireBytes,
-    exposed_s,
-    straggling,
-    traffic_of,
-)
+from .data_parallel_comm import Traffic, TrafficRows, exposed_s, straggling, traffic_of
 from .data_parallel_step import StepTimes, step_times
 from .kernel_totals import MicroBatchTimes, SegmentTimes
 from .pipeline_bubble import bubble_s
+from .slotted_calls import WireBytes
 
 Array = np.ndarray
 

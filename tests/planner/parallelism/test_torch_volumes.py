@@ -24,7 +24,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.planner.predict.setup import wire_bytes
-from gpuplan.planner.step.data_parallel_comm import slotted_calls
+from gpuplan.planner.step.slotted_calls import slotted_calls
 
 pytestmark = pytest.mark.slow
 

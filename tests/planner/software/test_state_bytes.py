@@ -13,7 +13,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import data_parallel_memory
 from gpuplan.planner.predict.setup import wire_bytes
-from gpuplan.planner.step.data_parallel_comm import slotted_calls
+from gpuplan.planner.step.slotted_calls import slotted_calls
 from gpuplan.profiles.profile import Profile
 
 UNUSED = 50_000_000

@@ -17,7 +17,7 @@ from gpuplan.planner.software.versions import (
     routing_passes,
     tensor_exposure,
 )
-from gpuplan.planner.step.data_parallel_comm import SlottedCall, slotted_calls
+from gpuplan.planner.step.slotted_calls import SlottedCall, slotted_calls
 
 USUAL = Constants.shipped()
 PARAMETERS = 800_000_000

@@ -1,0 +1,156 @@
+"""The collectives of one step, and where in the step each of them runs; no machine changes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from ...catalog.vocabulary import Collective
+from ..memory.rank_memory import DDP_BUCKET_BYTES
+from ..parallelism.fsdp import Call, Unit, collective_calls
+from ..plan.layout import Layout
+
+Slot = Literal[
+    "first_forward_s",
+    "forward_s",
+    "forward_bare_s",
+    "backward_s",
+    "backward_bare_s",
+    "last_backward_s",
+    "last_backward_bare_s",
+    "after_s",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireBytes:
+    """Bytes per parameter on the wire."""
+
+    gather: int
+    """FSDP's all-gather, in the compute dtype."""
+    reduce: int
+    """Gradient reduction."""
+    refresh: int
+    """All-gather of updated parameters under ZeRO-1 and ZeRO-2."""
+    coalesced: bool = True
+    """Whether tensors are gathered and reduced together; one by one, the links are never full."""
+    bucket_bytes: int = DDP_BUCKET_BYTES
+    """Gradients that are reduced in one call without FSDP."""
+    refresh_overlaps: bool = False
+    """Whether updated parameters are gathered under the first forward pass, not before it."""
+    overlaps: bool = True
+    """Whether anything runs beside collectives."""
+    sharded_by_unit: bool = True
+    """Whether ZeRO-1 and ZeRO-2 are FSDP that keeps what it gathered in forward (torch), not
+    buckets and a refresh after the optimizer (DeepSpeed)."""
+    sharded_by_tensor: bool = False
+    """Whether ZeRO-1 gives whole tensors to ranks, each of which broadcasts its own (InternEvo)."""
+
+
+@dataclass(frozen=True)
+class SlottedCall:
+    """A collective that runs `count` times, and where in the step."""
+
+    slot: Slot
+    kind: Collective
+    total_bytes: float
+    ranks: int
+    count: int = 1
+    across_replicas: bool = False
+
+
+@lru_cache(maxsize=4096)
+def slotted_calls(
+    units: tuple[Unit, ...], layout: Layout, wire: WireBytes
+) -> tuple[SlottedCall, ...]:
+    """Return the collectives of one step under a layout; they do not depend on the machine.
+
+    DDP all-reduces buckets of gradients during the last backward, with zeros in them for what the
+    loss leaves out (reducer.cpp, `mark_variable_ready_dense`); Megatron's and DeepSpeed's ZeRO-1
+    and ZeRO-2 reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters
+    after the optimizer, or in units of layers under the next forward pass; FSDP is
+    `collective_calls`, torch's ZeRO-2 is FSDP that gathers once, and its ZeRO-1 also reduces once.
+    Where ranks own whole tensors all ranks reduce all gradients, and every owner broadcasts
+    (InternLM, internlm/solver/optimizer/hybrid_zero_optim.py@01e7fd61).
+    """
+    if layout.data == 1:
+        return ()
+    is_fsdp = layout.zero_stage == 3 or (layout.zero_stage > 0 and wire.sharded_by_unit)
+    if is_fsdp and layout.shard > 1:
+        return tuple(_fsdp_calls(units, layout, wire))
+    trainable = sum((unit.trainable + unit.unused) * unit.count for unit in units)
+    gradients = trainable * wire.reduce
+    buckets = max(1, round(gradients / wire.bucket_bytes))
+    owned = layout.zero_stage == 1 and layout.shard > 1 and wire.sharded_by_tensor
+    sharded = layout.zero_stage in (1, 2) and layout.shard > 1 and not owned
+    kind: Collective = "reduce_scatter" if sharded else "all_reduce"
+    slot: Slot = "backward_s" if layout.zero_stage == 2 else "last_backward_s"
+    bare: Slot = "backward_bare_s" if layout.zero_stage == 2 else "last_backward_bare_s"
+    size, ranks = gradients / buckets, layout.shard if sharded else layout.data
+    calls = (
+        SlottedCall(slot, kind, size, ranks, buckets),
+        SlottedCall(bare, kind, size, ranks),
+    )
+    if sharded and layout.replicas > 1:
+        # State is shared by fewer ranks than there are: each shard is reduced over its copies.
+        across = size / layout.shard
+        calls += (
+            SlottedCall(slot, "all_reduce", across, layout.shard, buckets, across_replicas=True),
+        )
+    if sharded or owned:
+        gathered: Slot = "first_forward_s" if wire.refresh_overlaps else "after_s"
+        # NCCL broadcasts along one ring, as one round of an all-gather of the same bytes.
+        owners = min(layout.shard, _trained_tensors(units)) if owned else 1
+        size = trainable * wire.refresh / owners
+        calls += (SlottedCall(gathered, "all_gather", size, layout.shard, owners),)
+    return calls
+
+
+def _trained_tensors(units: tuple[Unit, ...]) -> int:
+    return max(1, sum(unit.count * unit.trainable_tensors for unit in units))
+
+
+def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> list[SlottedCall]:
+    """Return FSDP's collectives; HSDP's all-reduce of shards runs in the last backward only."""
+    # ZeRO-1 leaves casting to autocast: its parameters are gathered as the optimizer keeps them.
+    calls = collective_calls(
+        units,
+        shard=layout.shard,
+        replicas=layout.replicas,
+        gather_bytes=wire.refresh if layout.zero_stage == 1 else wire.gather,
+        reduce_bytes=wire.reduce,
+    )
+    counts: dict[SlottedCall, int] = {}
+    # The blocks of a group are equal, so that a few calls are made many times.
+    for call, times in Counter(calls).items():
+        if layout.zero_stage < 3 and (call.phase, call.kind) == ("backward", "all_gather"):
+            continue  # What was gathered in forward is kept.
+        across = call.kind == "all_reduce"
+        for place in _places(call, layout.zero_stage):
+            size = call.total_bytes
+            one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
+            counts[one] = counts.get(one, 0) + times
+    return [
+        SlottedCall(c.slot, c.kind, c.total_bytes, c.ranks, n, c.across_replicas)
+        for c, n in counts.items()
+    ]
+
+
+def _places(call: Call, zero_stage: int) -> tuple[Slot, ...]:
+    """Return where in the step FSDP sends a call, and where it has nothing to hide under.
+
+    The root is gathered first and reduced last: nothing runs beside it.
+    """
+    if call.kind == "all_reduce":
+        return ("last_backward_s",)
+    alone, once = call.unit is None, zero_stage == 1
+    if call.kind == "all_gather" and once:
+        return ("after_s",) if alone else ("first_forward_s",)
+    if call.kind == "all_gather":
+        slot: Slot = "forward_s" if call.phase == "forward" else "backward_s"
+        return (slot, "forward_bare_s") if alone else (slot,)
+    slot = "last_backward_s" if once else "backward_s"
+    bare: Slot = "last_backward_bare_s" if once else "backward_bare_s"
+    return (slot, bare) if alone else (slot,)

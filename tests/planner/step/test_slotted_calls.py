@@ -1,0 +1,48 @@
+"""The collectives of a step: who sends what where ranks own whole tensors, and where in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuplan.planner.parallelism.fsdp import Unit
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.predict.setup import wire_bytes
+from gpuplan.planner.software.versions import SHARDED_BY_TENSOR
+from gpuplan.planner.step.slotted_calls import SlottedCall, slotted_calls
+
+BLOCK = Unit(
+    name="layers", count=4, parameters=1000, trainable=1000, tensors=(), trainable_tensors=9
+)
+ROOT = Unit(name=None, count=1, parameters=500, trainable=500, tensors=(), trainable_tensors=3)
+TENSORS = 4 * 9 + 3
+PARAMETERS = 4 * 1000 + 500
+BY_TENSOR = wire_bytes("bf16-amp", "megatron", (2023, 11), frozenset({SHARDED_BY_TENSOR}))
+BY_BUCKET = wire_bytes("bf16-amp", "megatron", (2023, 11))
+
+
+def calls_of(layout: Layout, wire: object = BY_TENSOR) -> dict[str, SlottedCall]:
+    """Return the collectives of one step by their slot."""
+    return {call.slot: call for call in slotted_calls((BLOCK, ROOT), layout, wire)}
+
+
+@pytest.mark.parametrize("shard", [2, 8, 32, 64, 1024])
+def test_each_owner_broadcasts_what_it_updated(shard: int) -> None:
+    sent = calls_of(Layout(data=1024, shard=shard, zero_stage=1))["after_s"]
+    assert sent.count == min(shard, TENSORS)  # Ranks beyond the tensors own none.
+    assert sent.ranks == shard
+    assert sent.count * sent.total_bytes == pytest.approx(2 * PARAMETERS)
+
+
+def test_all_ranks_reduce_all_gradients_where_tensors_are_owned() -> None:
+    reduced = calls_of(Layout(data=64, shard=8, zero_stage=1))["last_backward_s"]
+    assert (reduced.kind, reduced.ranks) == ("all_reduce", 64)
+
+
+def test_buckets_are_gathered_at_once_where_tensors_are_not_owned() -> None:
+    calls = calls_of(Layout(data=64, shard=64, zero_stage=1), BY_BUCKET)
+    assert (calls["after_s"].kind, calls["after_s"].count) == ("all_gather", 1)
+    assert calls["last_backward_s"].kind == "reduce_scatter"
+
+
+def test_plain_data_parallelism_owns_nothing() -> None:
+    assert "after_s" not in calls_of(Layout(data=64))
