@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from .calibration.own_runs import calibrate_from_store
     from .catalogue import export_prices, gpu, gpus, offers
     from .difference import diff
-    from .jobs import actuals, export, export_weights, launch, next_plan, run, run_script
+    from .jobs import actuals, export, export_weights, run, run_script
     from .kept import keep, kept_estimates, kept_plan
+    from .launch_plan import launch, next_plan
     from .models.inputs import Inputs, measure, model, profile, read_inputs
     from .models.model_file import init, init_project
     from .models.step import step_summary
@@ -130,8 +131,9 @@ _NAMES = {
     ".calibration.own_runs": "calibrate_from_store",
     ".catalogue": "export_prices gpu gpus offers",
     ".difference": "diff",
-    ".jobs": "actuals export export_weights launch next_plan run run_script",
+    ".jobs": "actuals export export_weights run run_script",
     ".kept": "keep kept_estimates kept_plan",
+    ".launch_plan": "launch next_plan",
     ".models.inputs": "Inputs measure model profile read_inputs",
     ".models.model_file": "init init_project",
     ".models.step": "step_summary",

@@ -1,0 +1,146 @@
+"""Machines rented for a launch, at SkyPilot's prices: the next-best plan where none are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .launch_plan import next_plan
+
+if TYPE_CHECKING:
+    from ..launcher.lifecycle.context import LaunchContext
+    from ..launcher.lifecycle.engine import NoCapacityError
+    from ..launcher.prepare.prepare import Prepared
+    from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.store.launch_record import LaunchRecord
+    from ..launcher.store.spending_limits import SpendingLimits
+    from ..planner.plan.plan import Plan
+
+
+def priced(prepared: Prepared) -> Prepared:
+    """Return a launch with its worst case at SkyPilot's price, where that is above the plan's.
+
+    Its notes say both. In a SkyPilot home of gpuplan's own (GPUPLAN_SKY_HOME) the plan's prices
+    are written there first.
+
+    Raises:
+        GpuplanError: SkyPilot cannot be asked, or does not take the task.
+    """
+    from pathlib import Path
+
+    from ..catalog.snapshot import load_catalogue
+    from ..launcher.prepare.prepare import at_higher_prices
+    from ..launcher.skypilot import home as sky_home
+    from ..launcher.skypilot import prices
+
+    home = sky_home.own_home()
+    if home is not None:
+        sky_home.write_prices(home, load_catalogue(None), person=Path.home())
+    differences = prices.price_differences(prepared.task.config, prepared.plan, prepared.all_places)
+    return at_higher_prices(prepared, differences)
+
+
+def start(
+    context: LaunchContext, prepared: Prepared, limits: SpendingLimits | None = None
+) -> LaunchRecord:
+    """Launch what `launch` prepared; return it with its job submitted.
+
+    The intent and its worst case are in the store before anything is asked for.
+
+    Raises:
+        LimitError: The worst case would pass a limit, or one of the project's file that refuses, or
+            there is no time left until the deadline; nothing is kept.
+        NoCapacityError: No place has such machines; nothing was rented.
+        EngineError: SkyPilot refused or failed; what was started is torn down.
+        UsageError: What reaches machines without a public address is not installed here.
+    """
+    import shutil
+
+    from ..launcher.lifecycle import transitions
+    from ..launcher.prepare import prepare
+    from ..launcher.prepare.intent import held_to_reservation, intent
+    from ..launcher.prepare.preflight import refuse_past_deadline
+    from ..launcher.skypilot.interfaces import PLUGIN, refuse_unreachable
+    from ..launcher.store.spending_limits import SpendingLimits
+
+    refuse_unreachable(prepared.interfaces, has_plugin=shutil.which(PLUGIN) is not None)
+    context.engine.ready()
+    # Again, as the question to rent may have stood for hours.
+    asked = prepared.request
+    refuse_past_deadline(
+        prepared.cost, asked.deadline, now=context.now(), source=asked.deadline_source
+    )
+    limits = replace(limits or SpendingLimits(), file=prepared.project_file)
+    if limits.any:
+        prepared = held_to_reservation(prepared)
+    record = transitions.begin(
+        context,
+        intent(prepared, now=context.now),
+        limits,
+        spot=prepared.request.buys_spot(prepared.plan),
+    )
+    try:
+        prepare.write(prepared)
+    except BaseException:
+        transitions.end(context, record, "cancelled", "its folder could not be written")
+        raise
+    return transitions.wait_started(context, transitions.ask(context, record))
+
+
+def rent(
+    context: LaunchContext,
+    prepared: Prepared,
+    *,
+    request: LaunchRequest | None = None,
+    limits: SpendingLimits | None = None,
+    confirm: Callable[[Prepared], None] | None = None,
+    prepare_next: Callable[[Plan], Prepared] | None = None,
+) -> LaunchRecord:
+    """Launch at SkyPilot's prices, the next-best plans too where there is no capacity.
+
+    Args:
+        context: The world.
+        prepared: What `launch` prepared.
+        request: How a next-best plan would be launched; default: as `prepared` is.
+        limits: On what is spent.
+        confirm: Called with each launch before money is spent on it; raises where it must not be.
+        prepare_next: Returns the next-best plan prepared; None: it is only named in the error.
+
+    Returns:
+        The launch, with its job submitted.
+
+    Raises:
+        LimitError: The worst case would pass a limit; nothing is kept.
+        NoCapacityError: No place has such machines, and no other plan is left or to be taken.
+        EngineError: SkyPilot refused or failed; what was started is given back.
+    """
+    from ..launcher.lifecycle.engine import NoCapacityError
+    from ..launcher.prepare.money.project_money import held_to_project
+
+    tried: list[Prepared] = []
+    while True:
+        context.engine.ready()
+        prepared = held_to_project(priced(prepared), context.ledger, now=context.now)
+        tried.append(prepared)
+        if confirm is not None:
+            confirm(prepared)
+        try:
+            return start(context, prepared, limits)
+        except NoCapacityError as error:
+            other = next_plan(tried, request or prepared.request)
+            if other is None:
+                raise
+            if prepare_next is None:
+                raise _naming(other, error) from None
+        prepared = prepare_next(other)
+
+
+def _naming(other: Plan, error: NoCapacityError) -> NoCapacityError:
+    """Return the error with the next-best plan as its remedy."""
+    offer = other.offer
+    return type(error)(
+        error.message,
+        fix=f"take the next-best plan, {other.id} ({offer.provider} {offer.region}"
+        f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
+    )
