@@ -118,7 +118,7 @@ def prepare(
     )
     job.training.refuse_beyond(job.steps)
     if job.plan is not None:
-        execution_of(job.plan)
+        job.training.refuse_samples_of_stages(execution_of(job.plan).layout.pipeline)
     refuse_unreadable_weights(job)
     is_new_folder = run_folder.make(out_dir)  # Last: what is refused leaves no folder behind.
     return Prepared(

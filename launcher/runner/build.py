@@ -29,7 +29,7 @@ from .parallel.parallelize import LossModule, block_modules, compile_model, para
 from .parallel.pipeline_parallel import cut_into_stages, staged_model
 from .parallel.replaced_parameters import Originals
 from .parallel.shared_buffers import SharedBuffers
-from .parallel.split_dropout import split_dropout
+from .parallel.split_dropout import SplitDropout, split_dropout
 from .pipeline.blocks import block_paths
 from .processes.processes import Position, Processes, make_mesh
 from .reporting.metrics import say
@@ -201,13 +201,13 @@ def _spread(
         if staged
         else None
     )
+    dropout: SplitDropout | None = None
     if mesh is not None and layout.tensor > 1:
         tensor_parallel.split_layers(
             model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
         )
-        # Stages run once on tensors of any values, and compiled code knows of no such mode.
-        if cut is None and not execution.compile:
-            split_dropout(model, mesh["tensor"])
+        # Compiled code knows of no such mode.
+        dropout = None if execution.compile else split_dropout(model, mesh["tensor"])
     recompute_blocks(
         model,
         execution.recompute,
@@ -218,6 +218,8 @@ def _spread(
         gradients, trained, twice = staged_model(
             model, cut, workload, execution, mesh, processes, cast
         )
+        if dropout is not None:
+            dropout.rests = gradients.rests
         return _Spreading(gradients=gradients, trained=trained, counted_elsewhere=twice)
     compile_model(model, execution)
     if layout.zero_stage == 0:

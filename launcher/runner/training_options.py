@@ -15,6 +15,14 @@ TRACKERS: dict[str, tuple[str, ...]] = {WANDB: (WANDB,), MLFLOW: (MLFLOW, "sqlal
 """Trackers beside TensorBoard, and the modules that each needs."""
 
 
+def samples_of_stages() -> UsageError:
+    """Return the refusal of samples of a model that no process holds whole."""
+    return UsageError(
+        "sample() is not run under pipeline stages.",
+        fix="choose a plan without them, or leave --sample-every out.",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """What is asked of training, the same here and on rented machines."""
@@ -42,6 +50,18 @@ class TrainingOptions:
     """Of `TRACKERS`, that get the numbers of every step and evaluation."""
     profile_steps: tuple[int, int] | None = None
     """First and last step that torch's profiler watches, from 1."""
+
+    def refuse_samples_of_stages(self, pipeline: int) -> None:
+        """Refuse samples of a model that no process holds.
+
+        Args:
+            pipeline: stages of the plan.
+
+        Raises:
+            UsageError: they are asked for, and there are several stages.
+        """
+        if self.sample_every_steps is not None and pipeline > 1:
+            raise samples_of_stages()
 
     def refuse_beyond(self, steps: int) -> None:
         """Refuse what a run of so many steps never comes to.

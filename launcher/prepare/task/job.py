@@ -56,6 +56,7 @@ def launch_job(
             fix="give --steps, or estimate with --tokens, --samples or --epochs.",
         )
     request.training.refuse_beyond(steps)
+    request.training.refuse_samples_of_stages(plan.layout.pipeline)
     return Job(
         spec=_on_node(spec, project),
         plan=plan.model_dump(mode="json"),

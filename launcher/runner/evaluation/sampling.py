@@ -20,6 +20,7 @@ from ..input.samples import seed_everything
 from ..job import Job
 from ..processes.processes import Processes
 from ..training.step import WholeModel
+from ..training_options import samples_of_stages
 from .evaluation import at_rest
 
 FUNCTION = "sample"
@@ -72,8 +73,5 @@ def _function(workload: Workload, trainer: Trainer) -> Callable[..., Any]:
             fix=f"write {FUNCTION}(model, folder) (docs/model-file.md), or leave it out.",
         )
     if not isinstance(trainer.step.gradients, WholeModel):
-        raise UsageError(
-            f"{FUNCTION}() is not run under pipeline stages.",
-            fix="choose a plan without them, or leave --sample-every out.",
-        )
+        raise samples_of_stages()
     return found

@@ -45,6 +45,10 @@ class StagedModel:
         mark("forward and backward")
         return loss
 
+    def rests(self) -> bool:
+        """Return whether what the stages compute now, if anything, is no micro-batch of a step."""
+        return not self._schedule.trains
+
 
 class Stages(nn.ModuleList):
     """The stages of one rank, to find all of their parameters."""

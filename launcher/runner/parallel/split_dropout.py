@@ -57,13 +57,15 @@ class SplitDropout(TorchFunctionMode):
         self._rank = mesh.get_local_rank()
         self._split: dict[Hashable, bool] = {}
         """By where a dropout is called: whether its tensors are split."""
+        self.rests: Callable[[], bool] = lambda: False
+        """Whether what is computed now is none of the training: its tensors hold any values."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Call a function of torch; one that drops, with the random numbers that are due."""
         kwargs = kwargs or {}
-        if func not in DROPOUTS or not _drops(func, args, kwargs):
+        if func not in DROPOUTS or not _drops(func, args, kwargs) or self.rests():
             return func(*args, **kwargs)
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
         if not self._is_split(func, given):
@@ -96,7 +98,7 @@ class SplitDropout(TorchFunctionMode):
             return call()
 
 
-def split_dropout(model: nn.Module, mesh: DeviceMesh) -> None:
+def split_dropout(model: nn.Module, mesh: DeviceMesh) -> SplitDropout:
     """Let dropout in a model whose layers are split follow its tensors, in place.
 
     Every module enters the mode by itself, since one that is computed anew in the backward pass is
@@ -109,6 +111,7 @@ def split_dropout(model: nn.Module, mesh: DeviceMesh) -> None:
     mode = SplitDropout(mesh)
     for module in model.modules():
         module.forward = partial(_inside, mode, module.forward)
+    return mode
 
 
 def _inside(mode: SplitDropout, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

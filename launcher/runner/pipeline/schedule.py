@@ -170,6 +170,11 @@ class PipelineSchedule:
             return torch.stack([loss.reshape(()) for loss in losses.values()]).mean()
         return torch.stack([one.reshape(()) * parts[at] for at, one in losses.items()]).sum()
 
+    @property
+    def trains(self) -> bool:
+        """Return whether a micro-batch of a step is being computed."""
+        return any(one.pipeline_trains for one in self._modules)
+
     def tied_copies(self) -> list[nn.Parameter]:
         """Return the last stage's copies of weights that the first stage holds too.
 
@@ -240,7 +245,7 @@ class _Stage(PipelineStage):
         """Run the forward pass of one micro-batch."""
         feed = self._module.pipeline_feed
         assert feed is not None, "run() gives it"
-        feed.number = fwd_chunk_id
+        feed.number, feed.is_trained_on = fwd_chunk_id, True
         return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
 
 

@@ -79,6 +79,8 @@ class Feed:
     number: int = 0
     """Index of the micro-batch whose forward pass comes next."""
     losses: dict[int, Tensor] = field(default_factory=dict)
+    is_trained_on: bool = False
+    """False while torch only learns the shapes that travel, on tensors of any values."""
 
 
 class StageModule(nn.Module):
@@ -115,6 +117,11 @@ class StageModule(nn.Module):
         """Return this stage's blocks, each of which may be sharded, compiled or recomputed."""
         paths = self.pipeline_cut.paths
         return [self.get_submodule(paths[index]) for index in self._pipeline_own]
+
+    @property
+    def pipeline_trains(self) -> bool:
+        """Return whether it computes a micro-batch of a step."""
+        return self.pipeline_feed is not None and self.pipeline_feed.is_trained_on
 
     @property
     def pipeline_model(self) -> nn.Module:

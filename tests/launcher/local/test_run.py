@@ -19,6 +19,7 @@ from gpuplan.launcher.local.run_outcome import outcome
 from gpuplan.launcher.local.run_request import RunRequest
 from gpuplan.launcher.process_group import Ended
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job
+from gpuplan.launcher.runner.training_options import TrainingOptions
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.plan_file import given_plan
 from gpuplan.launcher.store.sourced_plan import SourcedPlan
@@ -112,6 +113,16 @@ def test_more_processes_than_cores_is_said(ask) -> None:
     notes: list[str] = []
     ask(nproc=4, cores=2, steps=1, notes=notes)
     assert notes[1:] == ["4 processes share 2 cores: every step will be slow."]
+
+
+def test_samples_of_pipeline_stages_are_refused_before_a_process_starts(
+    ask, tmp_path: Path
+) -> None:
+    training = TrainingOptions(sample_every_steps=10)
+    with pytest.raises(UsageError, match="not run under pipeline stages"):
+        ask(plan=make_plan(layout="dp4.pp2"), devices=(A100,) * 8, training=training)
+    assert not (tmp_path / "out").exists()
+    ask(plan=make_plan(layout="fsdp8"), devices=(A100,) * 8, training=training)
 
 
 def test_the_steps_are_those_asked_for_else_the_plans_else_a_hundred(ask) -> None:

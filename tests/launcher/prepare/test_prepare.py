@@ -361,6 +361,14 @@ def test_the_guard_holds_a_job_of_unknown_length_too(folder: Path) -> None:
     assert reserved_usd(hours) == Decimal("45.75")
 
 
+def test_samples_of_pipeline_stages_are_refused_before_anything_is_rented(folder: Path) -> None:
+    request = LaunchRequest(outputs=BUCKET, training=TrainingOptions(sample_every_steps=10))
+    staged = make_plan(layout="fsdp4.pp2", run=make_run())
+    with pytest.raises(UsageError, match="not run under pipeline stages"):
+        prepared(given_plan(staged), request)
+    prepared(given_plan(make_plan(run=make_run())), request)
+
+
 def test_a_plan_without_work_needs_steps(folder: Path) -> None:
     with pytest.raises(UsageError, match="how much to train"):
         prepared(given_plan(make_plan()))

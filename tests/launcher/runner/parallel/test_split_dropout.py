@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ EXACT = 1e-6
 
 
 def _train(folder: Path, layout: dict[str, Any], *, steps: int = STEPS, **plan: Any) -> list[float]:
-    processes = 2 * layout.get("data", 1)
+    processes = math.prod(layout.get(name, 1) for name in ("tensor", "data", "pipeline"))
     return train(
         folder,
         MODEL,
@@ -59,6 +60,31 @@ def test_parts_have_other_masks_and_whole_features_the_same(
             assert len(mine.flatten(1).unique(dim=0)) == len(mine) // 2
 
 
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_parts_have_other_masks_under_pipeline_stages_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recompute: str
+) -> None:
+    monkeypatch.setenv("MASKS", str(tmp_path))
+    layout = {"tensor": 2, "pipeline": 2}
+    train(
+        tmp_path,
+        MODEL,
+        4,
+        plan=plan_of(layout, micro_batch=4, grad_accum=2, recompute=recompute),
+        steps=STEPS,
+    )
+    for block, ranks in ((0, (0, 1)), (1, (2, 3))):
+        mine, others = (masks(tmp_path, f"split{block}", rank) for rank in ranks)
+        # The first of all is of no step: torch learns the shapes that travel.
+        agreeing = (mine[2:] == others[2:]).double().mean().item()
+        assert agreeing == pytest.approx(DROPPED**2 + (1 - DROPPED) ** 2, abs=0.016)
+        assert mine[2:].mean().item() == pytest.approx(DROPPED, abs=0.014)
+        assert torch.equal(*(masks(tmp_path, f"whole{block}", rank) for rank in ranks))
+        drawn = 2 * STEPS
+        if recompute == "full":
+            assert len(mine[2:].flatten(1).unique(dim=0)) == drawn, "computed anew as before"
+
+
 def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
     kept = _train(tmp_path / "kept", TP2)
     assert _train(tmp_path / "anew", TP2, recompute="full") == pytest.approx(kept, abs=EXACT)
@@ -66,7 +92,11 @@ def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "layout",
-    [TP2, {"tensor": 2, "data": 2, "shard": 2, "zero_stage": 3}],
+    [
+        TP2,
+        {"tensor": 2, "data": 2, "shard": 2, "zero_stage": 3},
+        {"tensor": 2, "pipeline": 2},
+    ],
     ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),
 )
 def test_a_run_goes_on_exactly(tmp_path: Path, layout: dict[str, Any]) -> None:
