@@ -38,6 +38,7 @@ from .answer.ranking import rank
 from .answer.whole_plans import WholePlans
 from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
+from .machines.many_at_once import many_at_once
 from .machines.offers import NO_SPOT_PRICES, SpotPrices, refuse_unknown_place, survey
 from .machines.runs_here import is_run, needs_build, stands_apart
 from .progress import Progress, untold
@@ -252,13 +253,20 @@ def _with_compile_gain(
 
 
 def _notes_of_chosen(best: Answer, profile: Profile, whole: WholePlans) -> tuple[str, ...]:
-    """Return that no cloud is needed for the recommended plan, else what its input takes."""
+    """Return that no cloud is needed for the recommended plan, else what its input takes.
+
+    With what is known of whether so many machines can be had, where they are many.
+    """
     if best.recommended is None:
         return ()
     plan = next(one for one in best.plans if one.id == best.recommended.id)
     candidate = whole.candidate(plan.id)
     own = tuple(own_machine_notes(plan, candidate, profile))
-    return own or tuple(input_notes(profile, candidate.site, plan.samples_per_s))
+    many = many_at_once(candidate.choice, candidate.nodes)
+    return own or (
+        *input_notes(profile, candidate.site, plan.samples_per_s),
+        *(() if many is None else (many,)),
+    )
 
 
 def _missed(

@@ -19,7 +19,7 @@ from ..text.columns import SEPARATOR, packed
 from ..text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
 from ..text.notes import joined_notes
 from ..text.wording import REJECTIONS, describe_cost, describe_rejected, per_million, spot_marks
-from .plan_table import TIE, USE, PlanTable, rate_cell, split_blocks
+from .plan_table import TIE, USE, PlanTable, is_marked_not_run, rate_cell, split_blocks
 from .short_cells import short_devices, short_place
 
 BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsupported")
@@ -122,10 +122,10 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
         found.append("quota: mostly by reservation")
     if any(plan.needs_build in ("other", "older") for plan in answer.plans):
         found.append("torch: needs another build")
-    if any(plan.runnable is False and not plan.needs_port for plan in answer.plans):
+    if any(is_marked_not_run(plan) for plan in answer.plans):
         found.append("not run: see show")
     if any(plan.frozen_precision == "nf4" for plan in answer.plans):
-        found.append("nf4: frozen base in 4 bits (QLoRA)")
+        found.append("nf4: frozen base in 4 bits (QLoRA), by a script of your own")
     ports = {port_of(plan.offer.accelerator) or "XLA" for plan in answer.plans if plan.needs_port}
     if ports:
         found.append(f"port: to {' or '.join(sorted(ports, reverse=True))} first")

@@ -248,8 +248,13 @@ def _risk(plan: Plan, max_oom: float) -> str:
     found += ["torch"] if plan.needs_build in ("other", "older") else []
     found += ["port"] if plan.needs_port else []
     found += [plan.frozen_precision] if plan.frozen_precision == "nf4" else []
-    found += ["not run"] if plan.runnable is False and not plan.needs_port else []
+    found += ["not run"] if is_marked_not_run(plan) else []
     return ", ".join(found)
+
+
+def is_marked_not_run(plan: Plan) -> bool:
+    """Return whether a mark says that gpuplan does not run a plan; "port" and "nf4" say it too."""
+    return plan.runnable is False and not plan.needs_port and plan.frozen_precision != "nf4"
 
 
 def _first_risk(plan: Plan, max_oom: float) -> str:

@@ -252,7 +252,7 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     if plan.run is not None and plan.run.limited_by is not None:
         parts.append(_share_of_most(gap, plan.whole_job.hours / cheapest.whole_job.hours))
     elif plan.id == cheapest.id:
-        parts.append("the cheapest of the sensible plans")
+        parts.append("the cheapest worth renting; none faster is worth its price")
     else:
         parts.append(_against(plan, cheapest, gap))
     if plan.p_oom is not None:
@@ -281,7 +281,7 @@ def _not_run(plan: Plan) -> Iterator[str]:
 def _share_of_most(gap: float, share_of_time: float) -> str:
     """Return how much a plan trains of what the sensible plan that trains the most does."""
     if gap < ALIKE:
-        return "trains the most of the sensible plans"
+        return "trains the most of the plans worth renting"
     found = f"trains {100 / (1 + gap):.0f} % of the most"
     return found if share_of_time > 0.9 else f"{found}, in {100 * share_of_time:.0f} % of its time"
 

@@ -37,6 +37,7 @@ from ...software.torch_builds import BuildVerdict, capacity_note
 from ..candidate import Candidate
 from ..layouts.some_layers import equal_layers, recomputed_layers
 from ..machines.electricity import with_energy
+from ..machines.many_at_once import many_at_once
 from ..machines.runs_here import torch_build_of, why_not_run
 
 
@@ -51,7 +52,7 @@ def as_plan(
     candidate = replace(candidate, saves_at_notice=why_not is None)
     torch_build = torch_build_of(site.accelerator, profile)
     reserved = capacity_note(choice.instance, choice.purchase)
-    told = (torch_build.note, reserved)
+    told = (torch_build.note, reserved, many_at_once(choice, site.nodes))
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
     if question.asks_for_work:
         over_likely = mean_training_s(step) / step.value

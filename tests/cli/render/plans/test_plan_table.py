@@ -122,6 +122,20 @@ def test_the_legend_has_the_marks_of_the_rows_that_are_left_alone() -> None:
     assert "not run" not in legend(16) and "≈11" not in legend(16)
 
 
+def test_a_base_in_4_bits_says_by_one_mark_that_gpuplan_does_not_run_it() -> None:
+    """`nf4, …` hid "not run", which the legend then explained to nobody."""
+    answer = answer_of(3)
+    plans = [
+        one.model_copy(update={"runnable": False, "frozen_precision": "nf4"})
+        for one in answer.plans
+    ]
+    answer = answer.model_copy(update={"plans": tuple(plans)})
+    lines = render_estimate(answer, model="model.py", width=100)
+    text = "\n".join(line.plain for line in lines)
+    assert "nf4: frozen base in 4 bits (QLoRA), by a script of your own" in text
+    assert "nf4, …" not in text and "not run" not in text
+
+
 def test_notes_of_several_lines_take_the_room_of_one() -> None:
     notes = tuple(f"model.py:{line} reads a value with .item()" for line in (4, 7, 9))
     answer = answer_of(2).model_copy(update={"notes": notes})
