@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ QUESTIONS = {
 }
 PAGES = tuple(QUESTIONS)
 BLOCK = re.compile(r"(?<=```text\n)gpt2 · .*?(?=\n```)", re.DOTALL)
+EXCERPT = re.compile(
+    r"```sh\n(?P<command>gpuplan (?:fits|estimate|launch) [^\n]*)\n```\n"
+    r"```text\n(?P<lines>.*?)\n```",
+    re.DOTALL,
+)
+"""A command with what it prints right below."""
 ROW = re.compile(r"…?≈?\s*\d+  (?P<rent>\S.*?\S)  ")
 AMOUNT = re.compile(r"(?P<number>\d[\d.,]*)(?P<unit> ?(?:days|min|[MkBdh]\b)|)")
 UNITS = {"k": 1e3, "M": 1e6, "B": 1e9, "min": 1 / 60, "h": 1.0, "d": 24.0, "days": 24.0}
@@ -96,6 +103,45 @@ def test_a_page_prints_the_numbers_of_the_answer(page: str) -> None:
     ]
     for told, true in pairs:
         assert amounts(told) == pytest.approx(amounts(true), rel=NEAR, abs=0.6), (told, true)
+
+
+def excerpts(page: str) -> list[tuple[str, list[str]]]:
+    """Return each command of a page with the lines below it, but for the whole answers above."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = [(one["command"], one["lines"].splitlines()) for one in EXCERPT.finditer(text)]
+    return [(command, lines) for command, lines in found if not lines[0].startswith("gpt2 · ")]
+
+
+def said(command: str) -> list[str]:
+    """Return the lines that a command prints on both streams of a terminal of 100 columns."""
+    stream = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        patch.chdir(ROOT)
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+            assert run(shlex.split(command)[1:]) == 0
+    return stream.getvalue().splitlines()
+
+
+def test_the_tutorial_prints_what_its_other_commands_print() -> None:
+    """Fits, why, compiled and the launch, one after the other: a launch takes the last estimate."""
+    told = excerpts("docs/tutorial.md")
+    assert [lines[0].split()[0] for _, lines in told] == ["Yes,", "Step", "#", "gpt2,"]
+    for command, lines in told:
+        true = [one for line in said(command) if (one := without_bars(line))]
+        for line in map(without_bars, lines):
+            if line in ("", "…"):
+                continue
+            same = [amounts(one) for one in true if skeleton(one) == skeleton(line)]
+            assert same, f"{command}: {line}"
+            if not line.startswith("Plan "):  # Its id is of its own.
+                near = pytest.approx(amounts(line), rel=NEAR, abs=0.6)
+                assert any(one == near for one in same), (line, same)
+
+
+def without_bars(line: str) -> str:
+    """Return a line without its bar, whose length is a share that stands beside it."""
+    return re.sub(r"[▏▎▍▌▋▊▉█░]+", "", line).strip()
 
 
 def test_numbers_are_read_in_one_unit() -> None:
