@@ -36,7 +36,10 @@ MODULES = sorted(
 @pytest.mark.slow
 def test_examples_in_docstrings() -> None:
     names = [name for name in MODULES if ".examples" not in name]
-    found = {name: doctest.testmod(importlib.import_module(name)) for name in names}
+    modules = [importlib.import_module(name) for name in names]
+    # Those without an example are looked through for most of the time otherwise.
+    told = [one for one in modules if ">>>" in Path(str(one.__file__)).read_text("utf-8")]
+    found = {one.__name__: doctest.testmod(one) for one in told}
     assert sum(one.attempted for one in found.values()) >= 20
     assert not [name for name, one in found.items() if one.failed]
 
