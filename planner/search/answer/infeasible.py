@@ -229,7 +229,9 @@ def _too_dear(least: _Missed, question: Question, profile: Profile) -> str:
     steps = candidate.within(money).steps
     if not steps or question.work.steps is not None or money.budget_usd is None:
         return f"{text}."
-    samples = float(steps * candidate.global_batch)
+    # The search's own sum is below its plan's, so that the budget would not do for as many steps.
+    share = min(1.0, candidate.ranked_usd / least.usd)
+    samples = steps * candidate.global_batch * share
     budget = format_money(float(money.budget_usd))
     if profile.tokens_per_sample is not None:
         tokens = format_count(_rounded_down(samples * profile.tokens_per_sample))

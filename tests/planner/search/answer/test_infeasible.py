@@ -171,7 +171,9 @@ def test_what_a_budget_is_said_to_train_can_be_asked_for(toy: Profile, budget: i
     said = asked(1e15).nearest_miss or ""
     number, _, _ = said.rpartition("trains about ")[2].partition(" ")
     tokens = float(number[:-1]) * {"k": 1e3, "M": 1e6, "B": 1e9}[number[-1]]
-    assert asked(tokens).plans
+    plans = asked(tokens).plans
+    likely = [ends[1] for plan in plans if (ends := plan.usd_ends) is not None and ends[1]]
+    assert likely and min(likely) <= 1.03 * budget, "it was a sum that the plan then passed"
     assert not asked(1.3 * tokens).plans, "it is not much too small either"
 
 
