@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +11,9 @@ from ...catalog.vocabulary import FROZEN_CHOICES, OPTIMIZERS, PRECISIONS, RECOMP
 from ...planner.plan.question import MOST_OOM
 from ..options.advise import AdviseOptions, setting_question
 from ..options.curves import curves_option, given_curves
+from ..options.estimate import OFFLOADS, WHOLE, amount_of_work, offers_option
 from ..options.inputs import read_inputs
 from ..options.shared import (
-    Count,
     GroupedCommand,
     LayoutText,
     OneOf,
@@ -25,7 +24,6 @@ from ..options.shared import (
 )
 from ..options.values.amounts import ALL, BatchSize, CountOrAll, Share
 from ..terminal.progress import counted_progress
-from .estimate import OFFLOADS, WHOLE
 
 if TYPE_CHECKING:
     from ...planner.advise.answer import Advice
@@ -36,10 +34,7 @@ DEFAULT_TOP = 5
 
 @click.command("advise", cls=GroupedCommand)
 @model_options
-@option("Work", "--tokens", type=Count(), help="Number of tokens to train on: 10B.")
-@option("Work", "--samples", type=Count(), help="Number of samples to train on: 300M.")
-@option("Work", "--epochs", type=Count(), help="Number of passes over the data set.")
-@option("Work", "--dataset-size", type=WHOLE, help="Samples in the data set, for --epochs.")
+@amount_of_work
 @option("Work", "--steps", type=WHOLE, help="Number of optimizer steps of today's global batch.")
 @option("Machine", "--on", metavar="NAME[:COUNT]", help="Accelerators of one machine: H100:8.")
 @option("Machine", "--plan", metavar="PLAN-ID", help="A kept plan that says all of the setting.")
@@ -48,13 +43,7 @@ DEFAULT_TOP = 5
 @list_option("Machine", "--provider", help='Only these providers; "all" adds marketplaces.')
 @list_option("Machine", "--region", help="Only these regions.")
 @curves_option
-@option(
-    "Machine",
-    "--offers",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Your own machines and prices, YAML (docs/templates).",
-)
+@offers_option
 @option("Layout", "--layout", type=LayoutText(), help="Default: dp over all accelerators.")
 @option("Layout", "--micro-batch", type=WHOLE, help="Default: that of make_batch, else 1.")
 @option("Layout", "--grad-accum", type=WHOLE, help="Default: what makes --global-batch, else 1.")

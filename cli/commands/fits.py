@@ -19,6 +19,7 @@ from ...catalog.vocabulary import (
     Recompute,
 )
 from ...planner.plan.layout import Layout
+from ..options.estimate import OFFLOADS
 from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import offload_of
 from ..options.shared import (
@@ -32,7 +33,6 @@ from ..options.shared import (
     output_options,
 )
 from ..terminal.progress import progress
-from .estimate import OFFLOADS
 
 if TYPE_CHECKING:
     from ...planner.predict.fits import FitsAnswer

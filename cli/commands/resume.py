@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from ..options.launch import LIMITS, F, with_options
+from ..options.launch import LIMITS, F
 from ..options.launch_values import ActionOnProjection, LimitOptions, limits_of
-from ..options.shared import Count, Dollars, Duration, GroupedCommand, OneOf, option
+from ..options.shared import Count, Dollars, Duration, GroupedCommand, OneOf, option, with_options
 
 
 def _limits(command: F) -> F:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from .shared import Count, Dollars, Duration, F, OneOf, list_option, option
+from .shared import Count, Dollars, Duration, F, OneOf, list_option, option, with_options
 from .training import OPTIONS as TRAINING
 from .values.checkpoint_every import CheckpointEvery
 
@@ -283,10 +282,3 @@ OPTIONS = (
 def launch_options(command: F) -> F:
     """Add all of them to a command."""
     return with_options(OPTIONS, command)
-
-
-def with_options(options: tuple[Callable[[Any], Any], ...], command: F) -> F:
-    """Add options to a command, in this order."""
-    for decorator in reversed(options):
-        command = decorator(command)
-    return command

@@ -353,3 +353,10 @@ def _flatten(
 
 def _folded(value: Any) -> str:
     return str(value).strip().casefold()
+
+
+def with_options(options: tuple[Callable[[Any], Any], ...], command: F) -> F:
+    """Add options to a command, in this order."""
+    for decorator in reversed(options):
+        command = decorator(command)
+    return command
