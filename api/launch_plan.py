@@ -16,7 +16,8 @@ from .models.inputs import read_inputs
 if TYPE_CHECKING:
     from ..catalog.embedded import Catalogue
     from ..launcher.lifecycle.engine import Engine
-    from ..launcher.prepare.prepare import Later, Prepared
+    from ..launcher.prepare.prepare import Later
+    from ..launcher.prepare.prepared import Prepared
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.plan.plan import Plan
@@ -80,10 +81,11 @@ def launch(
     from uuid import uuid4
 
     from ..launcher.prepare import plan_choice, project
-    from ..launcher.prepare import prepare as launching
     from ..launcher.prepare.estimate_limits import with_estimate_limits
     from ..launcher.prepare.money.own_terms import at_own_terms
     from ..launcher.prepare.money.project_money import held_to_project
+    from ..launcher.prepare.prepare import prepare
+    from ..launcher.prepare.prepared import in_store
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.skypilot.controller import has_controller_machine
     from ..launcher.skypilot.user_settings import aws_settings
@@ -114,7 +116,7 @@ def launch(
     request = with_estimate_limits(given, request, now=utc())
     spec = _model_of(given, request, model, params=params, inputs=inputs)
     root = workdir or project.default_workdir(None if spec is None else spec.path, folder)
-    prepared = launching.prepare(
+    prepared = prepare(
         given,
         spec,
         project.read_project(root, owner=owner, named=project_name),
@@ -133,7 +135,7 @@ def launch(
     prepared = held_to_project(prepared, Ledger(store, now=utc), now=utc)
     # Nothing is written here: where there is no store yet, `start` makes it and labels the task.
     store_id = store.known_id()
-    return prepared if store_id is None else launching.in_store(prepared, store_id)
+    return prepared if store_id is None else in_store(prepared, store_id)
 
 
 def _spot_prices(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> SpotPrices:

@@ -11,7 +11,7 @@ from .launch_plan import next_plan
 if TYPE_CHECKING:
     from ..launcher.lifecycle.context import LaunchContext
     from ..launcher.lifecycle.engine import NoCapacityError
-    from ..launcher.prepare.prepare import Prepared
+    from ..launcher.prepare.prepared import Prepared
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.launch_record import LaunchRecord
     from ..launcher.store.spending_limits import SpendingLimits
@@ -30,7 +30,7 @@ def priced(prepared: Prepared) -> Prepared:
     from pathlib import Path
 
     from ..catalog.snapshot import load_catalogue
-    from ..launcher.prepare.prepare import at_higher_prices
+    from ..launcher.prepare.prepared import at_higher_prices
     from ..launcher.skypilot import home as sky_home
     from ..launcher.skypilot import prices
 
@@ -58,9 +58,9 @@ def start(
     import shutil
 
     from ..launcher.lifecycle import transitions
-    from ..launcher.prepare import prepare
     from ..launcher.prepare.intent import held_to_reservation, intent
     from ..launcher.prepare.preflight import refuse_past_deadline
+    from ..launcher.prepare.prepared import write
     from ..launcher.skypilot.interfaces import PLUGIN, refuse_unreachable
     from ..launcher.store.spending_limits import SpendingLimits
 
@@ -81,7 +81,7 @@ def start(
         spot=prepared.request.buys_spot(prepared.plan),
     )
     try:
-        prepare.write(prepared)
+        write(prepared)
     except BaseException:
         transitions.end(context, record, "cancelled", "its folder could not be written")
         raise

@@ -19,7 +19,7 @@ from gpuplan.catalog.listing.price_changes import PriceDifference, PriceHistory
 from gpuplan.catalog.prices.snapshot import SnapshotState
 from gpuplan.launcher.local.actuals import Actuals
 from gpuplan.launcher.local.export_weights import ExportedWeights
-from gpuplan.launcher.prepare.prepare import LaunchAnswer
+from gpuplan.launcher.prepare.prepared import LaunchAnswer
 from gpuplan.planner.advise.answer import Advice
 from gpuplan.planner.budget.difference.causes import Difference
 from gpuplan.planner.budget.report.capacity_rows import CapacityOverTime

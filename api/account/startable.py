@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...catalog.listing.capacity import CapacityLine, CloudAnswer
     from ...catalog.types import Instance
     from ...catalog.vocabulary import OfferPurchase
-    from ...launcher.prepare.prepare import Prepared
+    from ...launcher.prepare.prepared import Prepared
     from ...launcher.prepare.request import LaunchRequest
     from ...launcher.skypilot.placement import Place
     from ...planner.plan.answer.answer_parts import Recommended

@@ -17,7 +17,8 @@ from ..terminal.output import is_terminal
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
     from ...launcher.prepare.missing import MissingError
-    from ...launcher.prepare.prepare import Later, Prepared
+    from ...launcher.prepare.prepare import Later
+    from ...launcher.prepare.prepared import Prepared
     from ...launcher.prepare.request import LaunchRequest
     from ...launcher.skypilot.placement import Place
     from ...launcher.store.launch_record import LaunchRecord

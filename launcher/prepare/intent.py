@@ -16,7 +16,7 @@ from ..lifecycle.transitions import this_process
 from ..skypilot.placement import Place
 from ..store.launch_record import LaunchRecord, PricedPlace
 from ..task_file import OUT_FOLDER
-from .prepare import Prepared
+from .prepared import Prepared
 from .request import LaunchRequest
 from .task.guard_config import taxed_rate
 from .task.task import idle_minutes

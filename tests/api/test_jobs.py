@@ -12,7 +12,7 @@ from gpuplan import api
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.lifecycle.engine import NoCapacityError
-from gpuplan.launcher.prepare.prepare import Prepared
+from gpuplan.launcher.prepare.prepared import Prepared
 from gpuplan.launcher.prepare.request import LaunchRequest, parse_outputs
 from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store

@@ -10,7 +10,7 @@ from gpuplan import api
 from gpuplan.catalog.text.money import format_money, format_money_interval
 from gpuplan.cli.render.plans.explain_markdown import plan_markdown
 from gpuplan.cli.render.runs.launch import render_launch
-from gpuplan.launcher.prepare.prepare import Prepared
+from gpuplan.launcher.prepare.prepared import Prepared
 from gpuplan.launcher.prepare.request import LaunchRequest, parse_outputs
 from gpuplan.planner.budget.planned import run_cost_of
 from gpuplan.planner.plan.plan import Plan

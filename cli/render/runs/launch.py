@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ....catalog.text.quantity import UNKNOWN, format_bytes, format_count
 from ....catalog.units import SECONDS_PER_HOUR
-from ....launcher.prepare.prepare import Prepared
+from ....launcher.prepare.prepared import Prepared
 from ....launcher.skypilot.placement import Place
 from ....planner.plan.plan import CostLine, Plan
 

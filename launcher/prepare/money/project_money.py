@@ -10,7 +10,7 @@ from ...store.launches import Ledger
 from ...store.project_limits import refuse_exceeded, standings
 from ...store.spending_limits import SpendingLimits
 from ..intent import intent
-from ..prepare import Prepared
+from ..prepared import Prepared
 
 
 def held_to_project(prepared: Prepared, ledger: Ledger, *, now: Callable[[], datetime]) -> Prepared:

@@ -18,7 +18,7 @@ from gpuplan import api
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
 from gpuplan.launcher.lifecycle.engine import NoCapacityError, NoEngineError
-from gpuplan.launcher.prepare.prepare import LaunchAnswer
+from gpuplan.launcher.prepare.prepared import LaunchAnswer
 from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of

@@ -11,7 +11,7 @@ from fake_engine import FakeEngine
 from gpuplan import api
 from gpuplan.catalog.errors import LimitError
 from gpuplan.cli.main import run
-from gpuplan.launcher.prepare.prepare import LaunchAnswer
+from gpuplan.launcher.prepare.prepared import LaunchAnswer
 from gpuplan.launcher.prepare.request import LaunchRequest, parse_outputs
 from gpuplan.launcher.skypilot import prices
 from gpuplan.planner.plan.plan import Plan

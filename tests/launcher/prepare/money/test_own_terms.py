@@ -20,7 +20,7 @@ from gpuplan.launcher.guard.decisions.verdicts import Reading, over_limit
 from gpuplan.launcher.guard.orders import Orders
 from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.prepare.intent import held_to_reservation, intent, reserved_usd
-from gpuplan.launcher.prepare.prepare import Prepared, write
+from gpuplan.launcher.prepare.prepared import Prepared, write
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest, parse_outputs
 from gpuplan.launcher.skypilot.prices import price_differences
 from gpuplan.launcher.skypilot.reservations import read_sky_config
