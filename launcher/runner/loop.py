@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from contextlib import suppress
 from typing import Any
-
-import torch
 
 from ...profiles.user_model.checks import Batch
 from ...profiles.user_model.workload import Workload
@@ -22,7 +19,6 @@ from .input.feed import Feed
 from .input.samples import seed_everything
 from .job import Job
 from .lightning.batch_numbers import BatchNumbers
-from .parallel.parallelize import as_float
 from .processes.control import Agreed, Control
 from .processes.processes import Processes
 from .processes.stopping import Stopping
@@ -31,6 +27,7 @@ from .reporting.outcome import Outcome
 from .reporting.profiling import StepProfiler
 from .reporting.report import Report
 from .reporting.slow_ranks import name_slow_ranks
+from .reporting.step_numbers import StepNumbers
 from .training.not_finite import (
     MOST_REWINDS,
     NotFiniteError,
@@ -47,8 +44,6 @@ from .training_options import REWIND
 SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
 SLOW_RANK_EVERY = 50
-BESIDE = ("checkpoint", "evaluation", "profile", "samples")
-"""Parts that are no time of the step itself."""
 
 
 def train(job: Job, workload: Workload, trainer: Trainer, processes: Processes) -> Outcome:
@@ -77,13 +72,13 @@ class Loop:
         self._rewinds = Rewinds()
         self._parts = PartTimes(processes.device)
         self._heartbeat = Heartbeat(job.out_dir, processes.rank)
-        self._report: Report | None = None
         self._profiler = StepProfiler(job, processes.device, is_first=processes.is_first)
         self._stopping = Stopping()
         self._began_s = time.perf_counter()
         self._before_s = 0.0
         """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
+        self._numbers = StepNumbers(self._outcome, self._profiler)
         self._begun_step = 0
         self._contents: Contents
         self._trained = TrainedParameters(trainer.model, alone=processes.world == 1)
@@ -95,8 +90,6 @@ class Loop:
         self._evaluation: Evaluation
         self._sampling: Sampling
         self._feed = Feed(job, workload, trainer, processes)
-        self._unreported: deque[tuple[float, torch.Tensor | None, float | None]] = deque()
-        """(Seconds that data were waited for, gradient norm, rate) of steps, oldest first."""
 
     def run(self) -> Outcome:
         """Run until the last step, a signal, or an error."""
@@ -112,7 +105,8 @@ class Loop:
         if self._processes.is_first:
             self._feed.say_amount()
             self._evaluation.warn_of_same_samples(self._feed.dataset)
-            self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
+            world = self._processes.world
+            self._numbers.report = Report(self._job, self._workload, self._trainer, world)
         failed = True
         with self._stopping.listening():
             try:
@@ -124,8 +118,8 @@ class Loop:
                 self._checkpoints.rescue()
                 raise
             finally:
-                if self._report is not None:
-                    self._report.close(failed=failed)
+                if self._numbers.report is not None:
+                    self._numbers.report.close(failed=failed)
         self._outcome.elapsed_s = self._before_s + self._elapsed_s()
         return self._outcome
 
@@ -160,7 +154,7 @@ class Loop:
                 f" those of step {begun} ({self._rewinds.done} of {MOST_REWINDS} times)"
             )
         self._outcome.step = step
-        self._unreported.clear()
+        self._numbers.forget()
         self._control = self._new_control()
         self._parts = PartTimes(self._processes.device)
         self._feed.open(self._place)
@@ -231,8 +225,8 @@ class Loop:
         step = self._outcome.step
         is_best = self._evaluation.run(step, lambda: self._heartbeat.beat(step))
         self._checkpoints.keep_best(self._evaluation.best_step)
-        if self._report is not None:
-            self._report.evaluation(step, self._evaluation.found)
+        if self._numbers.report is not None:
+            self._numbers.report.evaluation(step, self._evaluation.found)
         self._parts.mark("evaluation")
         return is_best
 
@@ -258,7 +252,7 @@ class Loop:
         self._batch_numbers.begin(self._place, self._feed.epoch_steps)
         loss, norm = trainer.step(made, self._parts.mark)
         rate = trainer.optimizer.param_groups[0].get("lr")
-        self._unreported.append((self._feed.waited_s, norm, rate))
+        self._numbers.keep(self._feed.waited_s, norm, rate)
         scaler = trainer.scaler
         self._schedule.after_step(
             self._outcome.step + 1, skipped=scaler is not None and scaler.skipped_step
@@ -279,7 +273,7 @@ class Loop:
         """
         with suppress(Exception):  # What ended the run is told, not what follows from it.
             agreed = self._control.arrived()
-            if agreed is not None and self._unreported:
+            if agreed is not None and self._numbers:
                 if self._begun_step == self._outcome.step:
                     self._parts.begin()
                 self._report_step(agreed, self._outcome.step, is_settled=False)
@@ -295,26 +289,8 @@ class Loop:
             raise loss_not_finite(step, agreed.loss, self._checkpoints.newest_step)
 
     def _report_step(self, agreed: Agreed, step: int, *, is_settled: bool) -> None:
-        outcome = self._outcome
-        parts = self._parts.of_step()
-        step_s = sum(seconds for part, seconds in parts.items() if part not in BESIDE)
-        outcome.last_loss = agreed.loss
-        waited_s, norm, rate = self._unreported.popleft()
-        if is_settled and not self._profiler.covers(step):
-            outcome.add(step_s, parts)
-        if self._report is not None:
-            self._report.step(
-                step,
-                loss=agreed.loss,
-                step_s=step_s,
-                parts_s=parts,
-                waited_s=waited_s,
-                norm=None if norm is None else as_float(norm),
-                rate=None if rate is None else float(rate),
-                elapsed_s=self._before_s + agreed.elapsed_s,
-                write_s=agreed.write_s or None,
-                typical_s=outcome.typical_s(step_s),
-            )
+        parts_s = self._parts.of_step()
+        self._numbers.tell(agreed, step, parts_s, before_s=self._before_s, is_settled=is_settled)
 
     def _save(self) -> None:
         """Begin a checkpoint, once this step is known to have a finite loss and finite weights.
