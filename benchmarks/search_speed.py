@@ -73,8 +73,8 @@ def warm_speed(profile: Profile) -> None:
     began, timed = time.perf_counter(), 0
     for _ in range(REPEATS):
         for i, one in enumerate(bases):
-            own = rows[predictor._runs_under(one, several=True)[rows]]
-            these, _, _ = predictor._fitting(site, one, own, i, float("inf"))
+            own = rows[predictor.fits.runs_under(one, several=True)[rows]]
+            these, _, _ = predictor.fits.of(site, one, own, i, float("inf"))
             every = np.arange(len(these.row))
             predictor.step_s(site, bases, these, every, rows)
             timed += len(every)

@@ -336,7 +336,7 @@ def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
     predictor = predictor_of(cache, site, nodes, global_batch=256)
     rows = predictor.rows.legal[Kind(site.per_node, site.domain), nodes]
     base = data.draw(st.sampled_from(bases()))
-    these, _, _ = predictor._fitting(site, base, rows, 0, 1.0)
+    these, _, _ = predictor.fits.of(site, base, rows, 0, 1.0)
     least_s = predictor._least_s(site, [base], these)
     step_s = predictor.step_s(site, [base], these, np.arange(len(these.row)), rows)
     assert (least_s <= step_s * (1 + 1e-12)).all()
