@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -167,6 +167,24 @@ def unanswered_by(error: CloudError, question: Question, region: str | None = No
         permission=error.permission,
         skipped=error.skipped,
     )
+
+
+def undocumented_quotas(names: Mapping[str, object], purchase: str) -> list[Unanswered]:
+    """Return what is not known of the instance types of which no page says which quota counts them.
+
+    Args:
+        names: The quota of each type; None where none is documented.
+        purchase: On demand or spot.
+    """
+    return [
+        Unanswered(
+            question="quota",
+            instance_type=name,
+            why=f"which {purchase} quota counts {name} is not documented",
+        )
+        for name, quota in names.items()
+        if quota is None
+    ]
 
 
 def _is_temporary(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from ...text.money_cells import decimal_of
-from ..asking import ask_everywhere, unanswered_by
+from ..asking import ask_everywhere, unanswered_by, undocumented_quotas
 from ..interface import (
     Asked,
     Availability,
@@ -149,15 +149,7 @@ class AwsCapacity:
     def quota(self, asked: Asked, tell: Tell) -> Quotas:
         """Return the vCPU quotas that count each type, and what of them is used."""
         names = {name: quota_of(name, asked.purchase) for name in asked.instances}
-        unknown = [
-            Unanswered(
-                question="quota",
-                instance_type=name,
-                why=f"which {asked.purchase} quota counts {name} is not documented",
-            )
-            for name, quota in names.items()
-            if quota is None
-        ]
+        unknown = undocumented_quotas(names, asked.purchase)
         if not any(names.values()):
             return Quotas(unanswered=tuple(unknown))
         enabled, not_enabled = enabled_regions(self._aws, asked.regions)

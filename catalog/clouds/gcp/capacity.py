@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...types import Instance
-from ..asking import unanswered_by
+from ..asking import unanswered_by, undocumented_quotas
 from ..interface import (
     Asked,
     Availability,
@@ -104,15 +104,7 @@ class GcpCapacity:
     def quota(self, asked: Asked, tell: Tell) -> Quotas:
         """Return the GPU quotas that count each machine type, and what of them is used."""
         names = {name: quota_of(name, asked.purchase) for name in asked.instances}
-        unanswered = [
-            Unanswered(
-                question="quota",
-                instance_type=name,
-                why=f"which {asked.purchase} quota counts {name} is not documented",
-            )
-            for name, quota in names.items()
-            if quota is None
-        ]
+        unanswered = undocumented_quotas(names, asked.purchase)
         quotas: list[Quota] = []
         tell("quotas of Google Cloud", None, None)
         for kind, read in (("metric", self._metrics), ("family", self._families)):
