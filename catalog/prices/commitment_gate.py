@@ -10,7 +10,15 @@ from ..clouds.interface import Refused
 from ..embedded import CURATED_DIR, Catalogue
 from ..terms.on_demand import NOT_ON_DEMAND_RULE, sold_otherwise
 from ..types import CommitmentRow
-from .gate import FARTHEST_FROM_KIN, LARGEST_CHANGE, OUTLIER_RULE, middle_prices
+from .gate import (
+    FARTHEST_FROM_KIN,
+    LARGEST_CHANGE,
+    OUTLIER_RULE,
+    listed_once,
+    middle_prices,
+    refusal,
+    why_not_sold,
+)
 
 LEAST_SHARE = Decimal("0.2")
 """Of the on-demand price. The largest discount that a seller states is 72 %, of AWS's EC2 Instance
@@ -47,20 +55,11 @@ def passed_commitments(
         on_demand: Prices of an hour without a commitment, as the same answer leaves them.
         accept_changes: Whether the user has looked at the outliers and takes them.
     """
-    refused: list[Refused] = []
-    by_plan: dict[tuple[Key, str], CommitmentRow] = {}
-    twice: set[tuple[Key, str]] = set()
-    for row in rows:
-        key = (_key(row), row.source)
-        why = _never_true(row, catalogue, on_demand)
-        if why is not None:
-            refused.append(_refused(why[0], row, why[1]))
-        elif key in by_plan and by_plan[key].usd_per_hour != row.usd_per_hour:
-            twice.add(key)
-            why_twice = f"listed at ${by_plan[key].usd_per_hour} and at ${row.usd_per_hour}"
-            refused.append(_refused("listed-twice", row, why_twice))
-        else:
-            by_plan.setdefault(key, row)
+    by_plan, twice, refused = listed_once(
+        rows,
+        key_of=lambda row: (_key(row), row.source),
+        never_true=lambda row: _never_true(row, catalogue, on_demand),
+    )
     before = {_key(row): row for row in last}
     middle = middle_prices(catalogue)
     kept: dict[Key, CommitmentRow] = {}
@@ -71,7 +70,7 @@ def passed_commitments(
         without = on_demand.get(_place(row))
         far = None if accept_changes else _far(row, before.get(_key(row)), without, kin)
         if far is not None:
-            refused.append(_refused(OUTLIER_RULE, row, far))
+            refused.append(refusal(OUTLIER_RULE, row, far))
         elif plan not in twice:
             found = kept.get(_key(row))
             if found is None or row.usd_per_hour < found.usd_per_hour:
@@ -82,11 +81,9 @@ def passed_commitments(
 def _never_true(
     row: CommitmentRow, catalogue: Catalogue, on_demand: Mapping[Place, Decimal]
 ) -> tuple[str, str] | None:
-    if row.usd_per_hour <= 0:
-        return "not-positive", f"the price is {row.usd_per_hour}"
-    instance = catalogue.instances.get((row.provider, row.instance_type))
-    if instance is None or instance.is_cpu:
-        return "unmapped", "the catalogue does not have this instance type"
+    why = why_not_sold(row, catalogue)
+    if why is not None:
+        return why
     ways = sold_otherwise(CURATED_DIR).get((row.provider, row.instance_type))
     if ways is not None:
         return NOT_ON_DEMAND_RULE, f"it is sold {ways} alone, and a commitment is for other hours"
@@ -122,9 +119,3 @@ def _place(row: CommitmentRow) -> Place:
 
 def _key(row: CommitmentRow) -> Key:
     return *_place(row), row.term_years
-
-
-def _refused(rule: str, row: CommitmentRow, why: str) -> Refused:
-    return Refused(
-        rule=rule, provider=row.provider, region=row.region, what=row.instance_type, why=why
-    )

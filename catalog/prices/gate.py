@@ -6,15 +6,16 @@ what was known before stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from statistics import median
+from typing import TypeVar
 
 from ..clouds.interface import PriceRow, Refused
 from ..embedded import CURATED_DIR, Catalogue
 from ..terms.on_demand import NOT_ON_DEMAND_RULE, sold_otherwise
-from ..types import EvictionRow, Offer
+from ..types import CommitmentRow, EvictionRow, Offer
 from ..vocabulary import OfferPurchase
 
 OUTLIER_RULE = "outlier"
@@ -34,6 +35,8 @@ FARTHEST_FROM_KIN = Decimal(10)
 too. Of the 2,700 prices of the snapshot of 2026-11-20 one lies further away: a V100 at a fifteenth.
 """
 
+Row = TypeVar("Row", PriceRow, CommitmentRow)
+RowKey = TypeVar("RowKey", bound=Hashable)
 Key = tuple[str, str, str, OfferPurchase]
 """(provider, region, instance type, purchase)."""
 
@@ -59,26 +62,64 @@ def passed(
         catalogue: What is known up to now, against which a price may be an outlier.
         accept_changes: Whether the user has looked at the outliers and takes them.
     """
-    kept: dict[Key, PriceRow] = {}
-    refused: list[Refused] = []
-    twice: set[Key] = set()
-    for row in rows:
-        key = (row.provider, row.region, row.instance_type, row.purchase)
-        why = _never_true(row, catalogue)
-        if why is not None:
-            refused.append(_refused(why[0], row, why[1]))
-        elif key in kept and kept[key].usd_per_hour != row.usd_per_hour:
-            twice.add(key)
-            why_twice = f"listed at ${kept[key].usd_per_hour} and at ${row.usd_per_hour}"
-            refused.append(_refused("listed-twice", row, why_twice))
-        else:
-            kept.setdefault(key, row)
+    kept, twice, refused = listed_once(
+        rows,
+        key_of=lambda row: (row.provider, row.region, row.instance_type, row.purchase),
+        never_true=lambda row: _never_true(row, catalogue),
+    )
     for key in twice:
         del kept[key]
     refused += _above_on_demand(kept)
     if not accept_changes:
         refused += _outliers(kept, catalogue)
     return Passed(rows=tuple(kept.values()), refused=tuple(refused))
+
+
+def listed_once(
+    rows: Iterable[Row],
+    *,
+    key_of: Callable[[Row], RowKey],
+    never_true: Callable[[Row], tuple[str, str] | None],
+) -> tuple[dict[RowKey, Row], set[RowKey], list[Refused]]:
+    """Return the first row of each key, the keys with two prices, and what is refused of both.
+
+    Args:
+        rows: As the clouds' own rules let them through.
+        key_of: What a price is one of.
+        never_true: Returns the rule that no such price can pass, and why; None where there is none.
+    """
+    kept: dict[RowKey, Row] = {}
+    twice: set[RowKey] = set()
+    refused: list[Refused] = []
+    for row in rows:
+        key = key_of(row)
+        why = never_true(row)
+        if why is not None:
+            refused.append(refusal(why[0], row, why[1]))
+        elif key in kept and kept[key].usd_per_hour != row.usd_per_hour:
+            twice.add(key)
+            why_twice = f"listed at ${kept[key].usd_per_hour} and at ${row.usd_per_hour}"
+            refused.append(refusal("listed-twice", row, why_twice))
+        else:
+            kept.setdefault(key, row)
+    return kept, twice, refused
+
+
+def why_not_sold(row: PriceRow | CommitmentRow, catalogue: Catalogue) -> tuple[str, str] | None:
+    """Return the rule by which no price of such a machine can be true, and why."""
+    if row.usd_per_hour <= 0:
+        return "not-positive", f"the price is {row.usd_per_hour}"
+    instance = catalogue.instances.get((row.provider, row.instance_type))
+    if instance is None or instance.is_cpu:
+        return "unmapped", "the catalogue does not have this instance type"
+    return None
+
+
+def refusal(rule: str, row: PriceRow | CommitmentRow, why: str) -> Refused:
+    """Return what is said of a row that a rule holds back."""
+    return Refused(
+        rule=rule, provider=row.provider, region=row.region, what=row.instance_type, why=why
+    )
 
 
 def evictions_of(rows: Iterable[EvictionRow]) -> tuple[list[EvictionRow], list[Refused]]:
@@ -102,11 +143,9 @@ def evictions_of(rows: Iterable[EvictionRow]) -> tuple[list[EvictionRow], list[R
 def _never_true(row: PriceRow, catalogue: Catalogue) -> tuple[str, str] | None:
     if not row.usd_per_hour.is_finite():
         return "not-a-number", f"the price is {row.usd_per_hour}"
-    if row.usd_per_hour <= 0:
-        return "not-positive", f"the price is {row.usd_per_hour}"
-    instance = catalogue.instances.get((row.provider, row.instance_type))
-    if instance is None or instance.is_cpu:
-        return "unmapped", "the catalogue does not have this instance type"
+    why = why_not_sold(row, catalogue)
+    if why is not None:
+        return why
     ways = sold_otherwise(CURATED_DIR).get((row.provider, row.instance_type))
     if ways is not None and row.purchase == "on-demand":
         return NOT_ON_DEMAND_RULE, f"it is sold {ways} alone"
@@ -122,7 +161,7 @@ def _above_on_demand(kept: dict[Key, PriceRow]) -> list[Refused]:
         if purchase != "spot" or on_demand is None or row.usd_per_hour <= on_demand.usd_per_hour:
             continue
         why = f"spot at ${row.usd_per_hour}, on demand at ${on_demand.usd_per_hour}"
-        found.append(_refused("spot-above-on-demand", row, why))
+        found.append(refusal("spot-above-on-demand", row, why))
         del kept[key]
     return found
 
@@ -147,7 +186,7 @@ def _outliers(kept: dict[Key, PriceRow], catalogue: Catalogue) -> list[Refused]:
             continue
         ratio = row.usd_per_hour / known
         why = f"${row.usd_per_hour:,.2f} is {ratio:.3g} times {what} (${known:,.2f})"
-        found.append(_refused(OUTLIER_RULE, row, why))
+        found.append(refusal(OUTLIER_RULE, row, why))
         del kept[key]
     return found
 
@@ -166,9 +205,3 @@ def middle_prices(catalogue: Catalogue) -> dict[tuple[str, OfferPurchase], Decim
             if usd is not None and not offer.marketplace and _is_market(offer, purchase):
                 prices.setdefault((offer.accelerator, purchase), []).append(usd)
     return {key: median(found) for key, found in prices.items()}
-
-
-def _refused(rule: str, row: PriceRow, why: str) -> Refused:
-    return Refused(
-        rule=rule, provider=row.provider, region=row.region, what=row.instance_type, why=why
-    )
