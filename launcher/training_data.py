@@ -1,9 +1,12 @@
-"""What gpuplan's runner would train on, in words, and what of it is refused. Pure."""
+"""What gpuplan's runner would train on, in words, and what of a model file is refused."""
 
 from __future__ import annotations
 
-from ..catalog.errors import UsageError
+import contextlib
+
+from ..catalog.errors import UsageError, UserFileError
 from ..profiles.user_model.data_source import DataSource, data_source
+from ..profiles.user_model.file_text import read_source
 from ..profiles.user_model.spec import ModelSpec
 
 SHOUTED = "SYNTHETIC batches"
@@ -13,6 +16,25 @@ OWN_LOOP = (
     "in gpuplan's own loop, without validation (for its own Trainer give --command and --framework"
     " lightning)"
 )
+
+
+def refuse_unreadable_source(spec: ModelSpec) -> None:
+    """Refuse a model file that no process could import, before one is started.
+
+    Raises:
+        UsageError: it cannot be opened.
+        UserFileError: it is empty, not Python, or made with another framework.
+    """
+    if spec.kind != "file":
+        return
+    with contextlib.suppress(OSError):
+        if b"\0" in spec.path.read_bytes():
+            raise UserFileError(
+                f"{spec.path.name} is not a Python file: it holds null bytes.",
+                fix="give a .py file with build_model() and make_batch(), as `gpuplan init` writes"
+                " one.",
+            )
+    read_source(spec.path)
 
 
 def local_data(spec: ModelSpec, *, synthetic: bool) -> str:

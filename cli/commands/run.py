@@ -267,8 +267,9 @@ def _run_model(model: str, asked: RunOptions) -> int:
     from ... import api
     from ...catalog.errors import GpuplanError
     from ...profiles.user_model.spec import parse_params
-    from ..terminal.output import chosen_format, screen_for, write_output
+    from ..terminal.output import chosen_format, refuse_closed, screen_for, write_output
 
+    refuse_closed(asked.out_file)  # Not after hours of training.
     out_file = asked.out_file
     request = _request(asked)
     try:

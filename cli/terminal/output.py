@@ -70,6 +70,19 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def refuse_closed(out_file: str | Path | None) -> None:
+    """Refuse to print where nothing takes it, as after `>&-`.
+
+    Raises:
+        UsageError: standard output is closed, and no file is given.
+    """
+    if out_file is None and sys.stdout is None:
+        raise UsageError(
+            "Standard output is closed, and the answer would be printed there.",
+            fix="Give --out-file FILE, or leave standard output open.",
+        )
+
+
 def write_output(
     text: str | bytes, out_file: str | Path | None = None, *, option: str = "--out-file"
 ) -> None:
@@ -84,11 +97,7 @@ def write_output(
         UsageError: The file cannot be written, or nothing takes what is printed.
     """
     if out_file is None:
-        if sys.stdout is None:
-            raise UsageError(
-                "Standard output is closed, and the answer would be printed there.",
-                fix="Give --out-file FILE, or leave standard output open.",
-            )
+        refuse_closed(out_file)
         click.echo(text, nl=False)
         return
     target = Path(out_file)

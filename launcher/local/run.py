@@ -23,7 +23,7 @@ from ..commit import commit_of
 from ..process_group import Ended, run_child
 from ..runner.job import Job, execution_of
 from ..store.sourced_plan import SourcedPlan
-from ..training_data import local_data
+from ..training_data import local_data, refuse_unreadable_source
 from . import run_folder
 from .host_memory import refuse_too_large
 from .machine import core_count, device_names
@@ -90,6 +90,7 @@ def prepare(
     """
     refuse_contradictions(spec, given, request)
     refuse_missing_trackers(request.training)
+    refuse_unreadable_source(spec)
     on_note(f"data: {local_data(spec, synthetic=request.synthetic)}")
     plan = None if given is None else given.plan
     devices = () if request.device == "cpu" else device_names()
@@ -169,14 +170,15 @@ def execute(prepared: Prepared, *, on_note: Note) -> RunResult:
     anyway = on_note if prepared.anyway else None
     try:
         refuse_too_large(job, prepared.nproc, prepared.device, anyway=anyway)
-    except UsageError:
+        shown = run_folder.shown_path(job.out_dir)
+        same = f"the same command with --out-dir {shown}"
+        on_note(f"Results go to {shown}; {same} continues the run.")
+        with run_folder.held(job.out_dir) as lock:
+            ended = _run_processes(prepared, lock, on_note)
+    except BaseException:  # Ctrl-C too.
         if prepared.is_new_folder:
             run_folder.unmake(job.out_dir)
         raise
-    shown = run_folder.shown_path(job.out_dir)
-    on_note(f"Results go to {shown}; the same command with --out-dir {shown} continues the run.")
-    with run_folder.held(job.out_dir) as lock:
-        ended = _run_processes(prepared, lock, on_note)
     stopped_by = ended.signals[0] if ended.signals else None
     try:
         record = outcome(job, code=ended.code, stopped_by=stopped_by)
@@ -192,7 +194,14 @@ def _run_processes(prepared: Prepared, lock: tuple[int, ...], on_note: Note) -> 
     job = prepared.job
     folder = job.out_dir / "job"
     run_folder.clean(job.out_dir)
-    write_job_folder(folder, job)
+    try:
+        write_job_folder(folder, job)
+    except OSError as error:
+        run_folder.remove(folder)
+        raise UsageError(
+            f"{run_folder.shown_path(folder)} cannot be written: {error.strerror or error}.",
+            fix="free some space there, or give another place with --out-dir.",
+        ) from None
     with (
         run_folder.apart_from_earlier(job, on_note),
         run_folder.output_of(job.out_dir, quiet=prepared.quiet) as output,

@@ -32,6 +32,7 @@ except ImportError:  # Windows
 RUNS = "gpuplan-runs"
 """Below the folder where the command is run."""
 STALE = (".failed", FAILURE_FILE, "traceback.txt", "ended.json", "torchrun.log", "output.txt")
+LOCK_FILE = ".lock"
 RECORD_FILE = "record.json"
 METRICS_FILE = "metrics.jsonl"
 STDERR = 2
@@ -64,9 +65,16 @@ def make(folder: Path) -> bool:
 def unmake(folder: Path) -> None:
     """Remove the folder that was made for a run which did not start, if nothing is in it."""
     with contextlib.suppress(OSError):
+        if [one.name for one in folder.iterdir()] == [LOCK_FILE]:
+            (folder / LOCK_FILE).unlink()
         folder.rmdir()
         if folder.parent == Path(RUNS).absolute():
             folder.parent.rmdir()
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with all that is in it, as far as that can be."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def new_folder(name: str) -> Path:
@@ -89,7 +97,7 @@ def held(folder: Path) -> Iterator[tuple[int, ...]]:
     if fcntl is None:
         yield ()
         return
-    with (folder / ".lock").open("a") as stream:
+    with (folder / LOCK_FILE).open("a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

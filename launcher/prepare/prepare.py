@@ -38,7 +38,7 @@ from ..skypilot.reservations import (
 )
 from ..store.measured_steps import workload_key
 from ..store.sourced_plan import SourcedPlan
-from ..training_data import launched_data
+from ..training_data import launched_data, refuse_unreadable_source
 from ..upload import measure
 from .missing import keys_here, needs_here
 from .money.purchase import Bought, bought, held_to_terms
@@ -300,6 +300,7 @@ def _needs(
     synthetic, smoke = request.synthetic, request.guard.smoke
     return [
         torch,
+        lambda: refuse_unreadable_source(spec),
         lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
         lambda: refuse_missing_packages(spec, project, request),
     ]

@@ -273,3 +273,12 @@ def test_nonsense_is_refused_before_anything_starts(
 ) -> None:
     assert cli(["run", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_closed_standard_output_is_refused_before_anything_is_trained(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert cli(["run", str(model), "--steps", "1"]) == 2
+    assert "Standard output is closed" in capsys.readouterr().err
+    assert not (model.parent / "gpuplan-runs").exists()

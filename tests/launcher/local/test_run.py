@@ -1,5 +1,6 @@
 """What a run on this machine takes from its plan, and what it refuses before anything starts."""
 
+import errno
 import json
 import os
 import signal
@@ -167,6 +168,52 @@ def test_a_folder_that_is_a_file_is_refused(ask, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(UsageError, match="cannot be written to .*taken: File exists"):
         ask(out_dir=tmp_path / "taken")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (b"", "net.py is empty"),
+        (b"\0\1", "net.py is not a Python file: it holds null bytes"),
+        (b"x = 1\ndef f(:\n", "net.py:2: SyntaxError"),
+        (b"import tensorflow\n", "tensorflow"),
+    ],
+)
+def test_a_file_that_no_process_could_import_is_refused_and_leaves_nothing(
+    ask, model: Path, tmp_path: Path, source: bytes, words: str
+) -> None:
+    model.write_bytes(source)
+    with pytest.raises(UserFileError, match=words):
+        ask()
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_before_the_first_process_leaves_no_folder(
+    ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_run: object, **_how: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "refuse_too_large", interrupted)
+    prepared = ask()
+    with pytest.raises(KeyboardInterrupt):
+        run.execute(prepared, on_note=lambda _text: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_is_named_and_nothing_is_left_half_written(
+    ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path, _job: Job) -> None:
+        folder.mkdir()
+        (folder / "half").write_text("")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run, "refuse_too_large", lambda *_run, **_how: None)
+    monkeypatch.setattr(run, "write_job_folder", full)
+    with pytest.raises(UsageError, match="out/job cannot be written: No space left on device"):
+        run.execute(ask(), on_note=lambda _text: None)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_port_that_is_taken_is_refused(ask) -> None:
