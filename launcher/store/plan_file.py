@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,12 @@ def _read(path: Path) -> dict[str, Any]:
             fix="give the path of a plan.json, or the id of a kept plan (`gpuplan plans`).",
         ) from None
     except ValueError:
+        if path.suffix == ".py":
+            raise UsageError(
+                f"{path} is a model file, and a plan is asked for.",
+                fix=f"make plans for it with `gpuplan estimate {shlex.quote(str(path))}`; the"
+                " recommended one of the last estimate here needs no name.",
+            ) from None
         raise UsageError(f"{path} is not JSON.", fix=WRITE_ONE) from None
     if not isinstance(found, dict):
         raise UsageError(f"{path} holds no plan.", fix=WRITE_ONE)

@@ -278,6 +278,14 @@ def test_a_file_that_holds_no_plan_is_refused(tmp_path: Path, text: str, message
         given_plan(str(tmp_path / "plan.json"))
 
 
+def test_a_model_file_in_the_place_of_a_plan_is_told_what_makes_one(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("def build_model(): ...\n")
+    with pytest.raises(UsageError, match="is a model file, and a plan is asked for") as refused:
+        given_plan(str(path))
+    assert f"`gpuplan estimate {path}`" in (refused.value.fix or "")
+
+
 def test_an_estimate_with_several_plans_says_which_there_are(tmp_path: Path) -> None:
     estimate = make_ranked_estimate()
     path = tmp_path / "many.json"
