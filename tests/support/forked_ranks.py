@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.machinery import FileFinder, SourceFileLoader
@@ -90,6 +91,9 @@ def main() -> None:
     """Answer requests until standard input closes; in a forked process, run its job."""
     for name in PRELOADED:
         importlib.import_module(name)
+    # torch takes its operators apart at the exit, one by one; nobody is there to see it.
+    for one in weakref.finalize._registry.values():  # pyright: ignore[reportAttributeAccessIssue]
+        one.atexit = False
     gc.collect()
     gc.freeze()  # No process that is forked looks through them, and so none copies their pages.
     running: set[int] = set()
