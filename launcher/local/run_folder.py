@@ -22,7 +22,7 @@ from typing import Any
 from ...catalog.errors import UsageError
 from ...catalog.files import make_private
 from ..runner.job import CheckpointPolicy, Job
-from ..runner.reporting.failure import FAILURE_FILE
+from ..runner.reporting.failures.failure import FAILURE_FILE
 
 try:
     import fcntl

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...catalog.errors import GpuplanError
 from ..runner.job import Job
-from ..runner.reporting.failure import read_failure, write_failure
+from ..runner.reporting.failures.failure import read_failure, write_failure
 from .run_folder import RECORD_FILE, checkpoints, read_json, shown_path, step_of
 
 OWN_DEATHS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)

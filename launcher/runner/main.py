@@ -51,7 +51,7 @@ def run(job: Job) -> None:
     from .loop import train
     from .processes.network_check import check_network, nccl_log
     from .processes.processes import joined
-    from .reporting.lost_rank import forget_wait
+    from .reporting.failures.lost_rank import forget_wait
     from .reporting.metrics import say
     from .reporting.record import leave_record
 
@@ -85,10 +85,10 @@ def _telling() -> Iterator[None]:
 
 def fail(job: Job, error: BaseException) -> int:
     """Say what went wrong, once for all processes; return the exit code."""
-    from .reporting.failure import disk_full, write_failure
-    from .reporting.lost_rank import lost_rank
-    from .reporting.out_of_memory import out_of_memory
-    from .reporting.worker_failure import worker_failure
+    from .reporting.failures.failure import disk_full, write_failure
+    from .reporting.failures.lost_rank import lost_rank
+    from .reporting.failures.out_of_memory import out_of_memory
+    from .reporting.failures.worker_failure import worker_failure
 
     rank = int(os.environ.get("RANK", "0"))
     described = (

@@ -23,7 +23,7 @@ from typing import IO, Any
 import torch
 
 from ..job import Job
-from .board import Board, writer_of_torch
+from .trackers.board import Board, writer_of_torch
 
 HEARTBEAT_EVERY_S = 5.0
 LINE_EVERY_S = 10.0

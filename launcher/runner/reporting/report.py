@@ -14,7 +14,7 @@ from ..build import Trainer
 from ..job import Job
 from ..training_options import CONSTANT
 from .metrics import Metrics, MetricsFile, ProgressLine, Throughput, memory_metrics, say
-from .trackers import numbers_of, open_trackers
+from .trackers.trackers import numbers_of, open_trackers
 
 
 class Report:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.launcher.runner.job import Job
-from gpuplan.launcher.runner.reporting.board import Board
 from gpuplan.launcher.runner.reporting.metrics import (
     HEARTBEAT_EVERY_S,
     LINE_EVERY_S,
@@ -23,6 +22,7 @@ from gpuplan.launcher.runner.reporting.metrics import (
     duration,
     memory_metrics,
 )
+from gpuplan.launcher.runner.reporting.trackers.board import Board
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "lstm.py"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ....catalog.files import write_atomically
-from ..training_options import MLFLOW, WANDB
+from .....catalog.files import write_atomically
+from ...training_options import MLFLOW, WANDB
 from .mlflow_runs import mlflow_opener
 from .wandb_runs import wandb_opener
 

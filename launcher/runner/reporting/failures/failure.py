@@ -7,10 +7,10 @@ import json
 import time
 from pathlib import Path
 
-from ....catalog import errors
-from ....catalog.errors import GpuplanError
-from ....catalog.files import write_atomically
-from ..job import Job
+from .....catalog import errors
+from .....catalog.errors import GpuplanError
+from .....catalog.files import write_atomically
+from ...job import Job
 
 FAILURE_FILE = "failure.json"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

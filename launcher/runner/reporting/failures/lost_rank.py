@@ -12,8 +12,8 @@ import re
 import time
 from pathlib import Path
 
-from ....catalog.errors import GpuplanError
-from ..job import Job
+from .....catalog.errors import GpuplanError
+from ...job import Job
 
 COLLECTIVE = re.compile(
     r"gloo/transport|gloo::|monitoredBarrier|ProcessGroup(Gloo|NCCL)|NCCL (error|communicator)"

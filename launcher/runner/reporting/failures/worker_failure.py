@@ -9,8 +9,8 @@ import linecache
 import re
 from pathlib import Path
 
-from ....catalog.errors import GpuplanError, UserFileError
-from ....profiles.user_model.failures import UserLine, is_users
+from .....catalog.errors import GpuplanError, UserFileError
+from .....profiles.user_model.failures import UserLine, is_users
 
 CAUGHT = re.compile(r"Caught (\w+) in DataLoader worker process \d+\.")
 DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (.+)")

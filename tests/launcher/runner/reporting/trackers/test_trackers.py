@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
-from gpuplan.launcher.runner.reporting import trackers
-from gpuplan.launcher.runner.reporting.mlflow_runs import mlflow_opener
-from gpuplan.launcher.runner.reporting.trackers import Open, Tracker, numbers_of, open_trackers
+from gpuplan.launcher.runner.reporting.trackers import trackers
+from gpuplan.launcher.runner.reporting.trackers.mlflow_runs import mlflow_opener
+from gpuplan.launcher.runner.reporting.trackers.trackers import (
+    Open,
+    Tracker,
+    numbers_of,
+    open_trackers,
+)
 from gpuplan.launcher.runner.training_options import TRACKERS
 
 

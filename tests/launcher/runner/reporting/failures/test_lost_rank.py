@@ -14,7 +14,7 @@ from runner_jobs import REPOSITORY, make_job, plan_of, run
 
 from gpuplan.launcher.runner.job import CheckpointPolicy, read_job
 from gpuplan.launcher.runner.main import fail
-from gpuplan.launcher.runner.reporting.worker_failure import worker_failure
+from gpuplan.launcher.runner.reporting.failures.worker_failure import worker_failure
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 

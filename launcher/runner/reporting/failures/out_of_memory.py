@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....catalog.errors import GpuplanError
-from ....catalog.units import GIB
-from ..job import Job
+from .....catalog.errors import GpuplanError
+from .....catalog.units import GIB
+from ...job import Job
 
 
 class OutOfMemoryError(GpuplanError):
@@ -15,7 +15,7 @@ class OutOfMemoryError(GpuplanError):
 
 def out_of_memory(job: Job, error: BaseException) -> OutOfMemoryError | None:
     """Return the error for the user, if a device or the host ran out of memory."""
-    from ....profiles.user_model.training_step import is_out_of_memory
+    from .....profiles.user_model.training_step import is_out_of_memory
 
     if not is_out_of_memory(error):
         return None

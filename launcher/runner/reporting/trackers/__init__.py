@@ -1,0 +1,1 @@
+"""A run in trackers that people look at: TensorBoard, MLflow, Weights & Biases."""
