@@ -9,7 +9,6 @@ from functools import partial
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Stack
 from ...profiles.missing_numerics import KNOWN, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
-from ..cost.run_cost import samples_of, steps_of
 from ..hardware.cluster import Site
 from ..offload.host_copies import NOTHING
 from ..plan.answer.answer_parts import Rejected
@@ -18,11 +17,10 @@ from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import is_input_known
 from ..predict.kept.model_cache import ModelCache
-from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
 from .answer.ranking import grouping
 from .candidate import Candidate
-from .frozen_ways import Way, keeps_frozen, ways_to_try, without_needless_nf4
+from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
 from .layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from .layouts.data_parallel_outcome import DataParallelOutcome
 from .layouts.tried_layouts import tried_layouts
@@ -35,6 +33,7 @@ from .splits.kept_outcomes import KeptOutcomes, layouts_text
 from .splits.outcome import Found, Outcome
 from .splits.rows import Kind
 from .splits.split_search import SplitSearch
+from .whole_work import WholeWork
 
 WORTH_SPLITTING = 0.99
 """Share of the fastest data-parallel step that one which splits the model must not take longer
@@ -64,8 +63,7 @@ class Sweep:
         self.counts["no_spec"] = market.without_spec
         self.counts["unsupported"] = market.cannot_train
         self.tried = 0
-        self._known_steps: dict[int, int | None] = {}
-        self._known_bytes: dict[Way, float] = {}
+        self._whole = WholeWork(question.work, cache.profile)
         self._sellers = Sellers(by=grouping(question), all_variants=question.all_variants)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
@@ -246,8 +244,8 @@ class Sweep:
                     step_s=one.step_s,
                     over_likely=one.over_likely,
                     global_batch=batch,
-                    steps=self._steps(batch),
-                    checkpoint_bytes=self._saved_bytes(one.base),
+                    steps=self._whole.steps(batch),
+                    checkpoint_bytes=self._whole.checkpoint_bytes(one.base),
                     variants_that_fit=0 if place else fitting // len(shown),
                 )
 
@@ -302,8 +300,8 @@ class Sweep:
                 step_s=tried.step_s,
                 over_likely=tried.over_likely,
                 global_batch=batch,
-                steps=self._steps(batch),
-                checkpoint_bytes=self._saved_bytes(base),
+                steps=self._whole.steps(batch),
+                checkpoint_bytes=self._whole.checkpoint_bytes(base),
                 variants_that_fit=tried.fitting * many // len(shown),
             )
 
@@ -334,9 +332,9 @@ class Sweep:
                     step_s=best.step_s,
                     over_likely=best.over_likely,
                     global_batch=best.global_batch,
-                    steps=self._steps(best.global_batch),
+                    steps=self._whole.steps(best.global_batch),
                     is_risky=best.is_risky,
-                    checkpoint_bytes=self._saved_bytes(base),
+                    checkpoint_bytes=self._whole.checkpoint_bytes(base),
                     variants_that_fit=best.fitting * many // len(shown),
                 )
 
@@ -395,20 +393,3 @@ class Sweep:
             offload=self.offload,
             recompute_share=self.space.recompute_share,
         )
-
-    def _saved_bytes(self, base: Setup) -> float:
-        """Return the bytes of a checkpoint."""
-        way = base.precision, base.frozen_precision
-        if way not in self._known_bytes:
-            self._known_bytes[way] = checkpoint_bytes(self.cache.profile, *way)
-        return self._known_bytes[way]
-
-    def _steps(self, global_batch: int) -> int | None:
-        """Return the optimizer steps of the whole work, where an amount of it was given."""
-        if global_batch not in self._known_steps:
-            work, profile = self.question.work, self.cache.profile
-            samples = samples_of(work, profile.tokens_per_sample, global_batch)
-            self._known_steps[global_batch] = (
-                None if samples is None else steps_of(samples, global_batch)
-            )
-        return self._known_steps[global_batch]
