@@ -54,7 +54,7 @@ DEFAULT_TOP = 5
     "Layout",
     "--frozen-precision",
     type=OneOf(FROZEN_CHOICES),
-    help="How parameters that are not trained are kept; default: as --precision says.",
+    help="How frozen parameters are kept; default: bf16 if a config says so, else as --precision.",
 )
 @option("Layout", "--compile/--no-compile", default=None, help="Default: as the file does.")
 @option("Layout", "--stack", type=OneOf(STACKS), help="Software that runs the step.")

@@ -82,7 +82,7 @@ FORMATS = ("table", "json")
     "Layout",
     "--frozen-precision",
     type=OneOf(FROZEN_CHOICES),
-    help="How parameters that are not trained are kept; default: as --precision says.",
+    help="How frozen parameters are kept; default: bf16 if a config says so, else as --precision.",
 )
 @option(
     "Layout",
