@@ -206,8 +206,7 @@ def _spread(
         tensor_parallel.split_layers(
             model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
         )
-        # Compiled code knows of no such mode.
-        dropout = None if execution.compile else split_dropout(model, mesh["tensor"])
+        dropout = split_dropout(model, mesh["tensor"], compiled=execution.compile)
     recompute_blocks(
         model,
         execution.recompute,

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
+from torch.nn.modules.dropout import _DropoutNd as _Dropout
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 DROPOUTS: dict[Any, tuple[int, str]] = {
@@ -98,7 +99,7 @@ class SplitDropout(TorchFunctionMode):
             return call()
 
 
-def split_dropout(model: nn.Module, mesh: DeviceMesh) -> SplitDropout:
+def split_dropout(model: nn.Module, mesh: DeviceMesh, *, compiled: bool = False) -> SplitDropout:
     """Let dropout in a model whose layers are split follow its tensors, in place.
 
     Every module enters the mode by itself, since one that is computed anew in the backward pass is
@@ -107,10 +108,15 @@ def split_dropout(model: nn.Module, mesh: DeviceMesh) -> SplitDropout:
     Args:
         model: of this rank.
         mesh: of the tensor ranks.
+        compiled: whether blocks are to be compiled. Compiled code knows of no such mode, so it
+            breaks off for each dropout that is a module; one that is a function stays in it.
     """
     mode = SplitDropout(mesh)
     for module in model.modules():
-        module.forward = partial(_inside, mode, module.forward)
+        if not compiled:
+            module.forward = partial(_inside, mode, module.forward)
+        elif isinstance(module, _Dropout) and module.p > 0:
+            module.forward = torch.compiler.disable(partial(_inside, mode, module.forward))
     return mode
 
 

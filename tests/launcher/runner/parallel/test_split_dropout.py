@@ -85,6 +85,22 @@ def test_parts_have_other_masks_under_pipeline_stages_too(
             assert len(mine[2:].flatten(1).unique(dim=0)) == drawn, "computed anew as before"
 
 
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_parts_have_other_masks_in_compiled_blocks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recompute: str
+) -> None:
+    monkeypatch.setenv("MASKS", str(tmp_path))
+    _train(tmp_path, TP2, compile=True, recompute=recompute)
+    for block in range(2):
+        mine, others = (masks(tmp_path, f"split{block}", rank) for rank in range(2))
+        agreeing = (mine == others).double().mean().item()
+        assert agreeing == pytest.approx(DROPPED**2 + (1 - DROPPED) ** 2, abs=0.016)
+        assert torch.equal(*(masks(tmp_path, f"whole{block}", rank) for rank in range(2)))
+        if recompute == "full":
+            assert len(mine) == 2 * 2 * STEPS, "a block is computed twice for each micro-batch"
+            assert len(mine.flatten(1).unique(dim=0)) == len(mine) // 2
+
+
 def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
     kept = _train(tmp_path / "kept", TP2)
     assert _train(tmp_path / "anew", TP2, recompute="full") == pytest.approx(kept, abs=EXACT)
