@@ -237,7 +237,7 @@ class SplitPredictor:
         stages = self.tables.stages(site, base)
         taken = {name: these.seconds(stages.seconds[name]) for name in SECONDS}
         table, place = self.cache.shared(
-            ("traffic", id(self), rows.tobytes()), lambda: self.rows.traffic(rows)
+            ("traffic", self.rows.key, rows.tobytes()), lambda: self.rows.traffic(rows)
         )
         links = self.cache.links(site)
         ranks = np.full((table.rows, 1), facts["accelerators"][0])
@@ -284,5 +284,5 @@ class SplitPredictor:
         def make() -> np.ndarray:
             return np.array([runs(self.rows.layout(row)) for row in self.rows.rows], dtype=bool)
 
-        key = ("runnable", id(self), base.precision, base.offload, len(self.rows.rows))
+        key = ("runnable", self.rows.key, base.precision, base.offload, len(self.rows.rows))
         return self.cache.shared(key, make)

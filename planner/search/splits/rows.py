@@ -55,6 +55,9 @@ class SplitRows:
     splits: list[Shape] = field(default_factory=list)
     pipelines: list[tuple[int, int]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    key: object = field(default_factory=object)
+    """Tells what is shared of these rows from that of others, which an address may not: the next
+    rows can have that of rows that are gone."""
     legal: dict[tuple[Kind, int], np.ndarray] = field(default_factory=dict)
     """The rows that are legal on so many nodes of a kind."""
     shards: list[list[tuple[int, Shards]]] = field(default_factory=list)

@@ -42,7 +42,7 @@ class SplitFits:
 
         if not several:
             return np.ones(len(self.rows.rows), dtype=bool)
-        return self.cache.shared(("casts", id(self), base.autocast, len(self.rows.rows)), make)
+        return self.cache.shared(("casts", self.rows.key, base.autocast, len(self.rows.rows)), make)
 
     def of(
         self, site: Site, base: Setup, rows: np.ndarray, index: int, max_oom: float
@@ -50,7 +50,7 @@ class SplitFits:
         """Return the candidates that fit, and how many do not: for their memory, or their batch."""
         facts = self.rows.facts
         needed = self.cache.shared(
-            ("needed", id(self), base, rows.tobytes()), lambda: self._needed(base, rows)
+            ("needed", self.rows.key, base, rows.tobytes()), lambda: self._needed(base, rows)
         )
         outside = framework_bytes(site.accelerator, communicators=0, date=base.software_date)
         outside = outside + facts["communicators"][rows] * COMMUNICATOR_BYTES

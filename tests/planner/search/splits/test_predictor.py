@@ -454,6 +454,23 @@ def test_less_memory_leaves_fewer_layouts(caches, sites) -> None:
     assert fitting == sorted(fitting, reverse=True)
 
 
+def test_a_predictor_that_is_gone_leaves_nothing_to_the_next(profiles, sites) -> None:
+    """The next may lie where it lay."""
+    cache, fitting = ModelCache(profiles[0]), []
+    for batch in (64, 8, 24, 64, 8, 24):
+        outcome = predictor_of(cache, sites[0], 1, global_batch=batch).best(
+            sites[0], bases(), 1, bound_s=float("inf")
+        )
+        fitting.append(outcome.fitting)
+    alone = [
+        predictor_of(ModelCache(profiles[0]), sites[0], 1, global_batch=batch)
+        .best(sites[0], bases(), 1, bound_s=float("inf"))
+        .fitting
+        for batch in (64, 8, 24)
+    ]
+    assert fitting == alone * 2
+
+
 def test_the_micro_batches_tried_are_few(caches) -> None:
     space = space_of(Question(work=Work(global_batch=4096)), caches[0].profile)
     assert few_micro_batches(space.micro_batches) == [1, 2, 4, 8, 16, 32]
