@@ -14,6 +14,8 @@ from ....launcher.skypilot.placement import Place
 from ....planner.plan.plan import CostLine, Plan
 
 LABEL_WIDTH = 20
+TIME_WIDTH = 15
+"""Of the times of the cost lines; the longest name of one takes its room before it."""
 MINUTE_S = 60
 
 
@@ -74,7 +76,9 @@ def _sums(prepared: Prepared) -> Iterator[Text]:
         yield _line("at worst", f"{UNKNOWN} (how long the job runs is not known){bound}")
         yield _line("per hour", rate)
         return
-    worst = f"{_span(cost.hours_worst * SECONDS_PER_HOUR):>12}  {_usd(cost.usd_worst):>12}"
+    worst = (
+        f"{_span(cost.hours_worst * SECONDS_PER_HOUR):>{TIME_WIDTH}}  {_usd(cost.usd_worst):>12}"
+    )
     why = "slowest start, top of the 80 % interval, idle end"
     if prepared.moves is not None:
         why += ", highest spot price seen"
@@ -83,7 +87,7 @@ def _sums(prepared: Prepared) -> Iterator[Text]:
     if guard.max_cost_usd is not None and cost.usd_worst > guard.max_cost_usd:
         why += f"; its guard ends it before {_usd(guard.max_cost_usd)}"
     yield _line("at worst", f"{worst}  {why}")
-    expected = f"{_span(cost.hours_expected * SECONDS_PER_HOUR):>12}"
+    expected = f"{_span(cost.hours_expected * SECONDS_PER_HOUR):>{TIME_WIDTH}}"
     yield _line("expected", f"{expected}  {_usd(cost.usd_expected):>12}  {rate}")
 
 
@@ -91,7 +95,7 @@ def _cost_line(line: CostLine, nodes: int) -> Text:
     seconds = line.quantity / nodes * SECONDS_PER_HOUR
     # A long name takes the room before the figure, so that figures stay below each other.
     label = f"  {line.name} "
-    span = f"{_span(seconds):>{LABEL_WIDTH + 12 - len(label)}}"
+    span = f"{_span(seconds):>{LABEL_WIDTH + TIME_WIDTH - len(label)}}"
     return Text(f"  {label}{span}  {_usd(line.usd):>12}")
 
 

@@ -83,14 +83,14 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         "net, 124M parameters, 1.25B tokens in 19,073 steps of 64 samples, bf16-amp",
         "data: build_dataset() of net.py; 19,073 steps of 64 are 1,220,672 samples",
         f"Plan {plan.id}: 8 × A100-40GB-SXM · aws 1 × p4d.24xlarge us-east-1",  # noqa: RUF001
-        "  at worst                   3.0 h        $66.01"
+        "  at worst                      3.0 h        $66.01"
         "  slowest start, top of the 80 % interval, idle end",
-        "  expected                   2.4 h        $51.63  $21.96 an hour",
-        "    provisioning           5.0 min         $1.83",
-        "    setup                  5.0 min         $1.83",
-        "    staging                    0 s         $0.00",
-        "    training                 2.2 h        $47.97",
-        "    billing increment          0 s         $0.00",
+        "  expected                      2.4 h        $51.63  $21.96 an hour",
+        "    provisioning              5.0 min         $1.83",
+        "    setup                     5.0 min         $1.83",
+        "    staging                       0 s         $0.00",
+        "    training                    2.2 h        $47.97",
+        "    billing increment             0 s         $0.00",
         "  tried in order      on-demand, aws/us-east-1 ($21.96 a node),"
         " aws/us-west-2 ($21.96 a node)",
         "  ends                after its last step, 19,073",
