@@ -146,6 +146,10 @@ class StepKernels:
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
         self._expert = [row for row, k in enumerate(kernels) if is_expert_product(k)]
+        self._dense = [row for row, k in enumerate(kernels) if _is_dense_convolution(k)]
+        self._dense_channels_last = [
+            row for row in self._dense if kernels[row].op.endswith(".channels_last")
+        ]
         self._laid_out = [
             _laid_out(trace, segments, rows, len(kernels))
             for trace, segments in zip(self._traces, self._segments, strict=True)
@@ -216,7 +220,11 @@ class StepKernels:
         for kind, rows in self._rows.items():
             device_s[rows] *= in_step(device, kind, constants, **software)
         copy_step = in_step(device, "copy", constants, **software)
-        if not picks_layouts(stack.name, stack.date):
+        compiled = picks_layouts(stack.name, stack.date)
+        if device.vendor == "NVIDIA":
+            native = self._dense if compiled else self._dense_channels_last
+            device_s[native] *= constants["convolution_step.channels_last"]
+        if not compiled:
             device_s += self._table.transposing_s(curves, precision, constants, copy_step=copy_step)
         if lacks_grouped_kernels(stack.name, stack.date):
             device_s += self._table.general_transposing_s(curves, precision, constants)
@@ -231,6 +239,18 @@ def running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
     segments = tuple(fuse(s) for s in trace.segments) if fused else trace.segments
     return tuple(
         s.model_copy(update={"kernels": ()}) if s.phase == "optimizer" else s for s in segments
+    )
+
+
+def _is_dense_convolution(kernel: Kernel) -> bool:
+    """Return whether it is a convolution in 16 bits whose outputs see every input channel.
+
+    In channels-last order they have a level of their own on NVIDIA devices. In NCHW order
+    cuDNN's tensor-core kernels scatter results (nhwc2nchw kernels, tensorflow/tensorflow#15897)
+    beside the turning around, which is counted by itself. Nobody published TF32 in that order.
+    """
+    return (
+        kernel.kind == "convolution" and kernel.dtype == "16bit" and max(kernel.dims["groups"]) == 1
     )
 
 

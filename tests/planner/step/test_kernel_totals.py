@@ -1,0 +1,96 @@
+"""How long the kernels of a step take in it, beside alone."""
+
+import numpy as np
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.vocabulary import Precision, Stack
+from gpuplan.planner.constants import Constants
+from gpuplan.planner.software.stack import facts_of
+from gpuplan.planner.step.kernel_totals import StepKernels
+from gpuplan.profiles.curves.device_curves import curves_for
+from gpuplan.profiles.profile import Affine, Kernel, MemoryStream, Segment, StepTrace
+
+ACCELERATORS = load_catalogue().accelerators
+CONSTANTS = Constants.shipped()
+NOTHING = MemoryStream(
+    birth_tick=[],
+    death_tick=[],
+    bytes_base=[],
+    bytes_per_sample=[],
+    category=[],
+    instance=[],
+    end_tick=1,
+)
+
+
+def convolution(order: str, precision: Precision, groups: int) -> Kernel:
+    pixels, channels = 28 * 28, 256
+    return Kernel(
+        kind="convolution",
+        op=f"convolution.{order}",
+        dims={
+            "batch": Affine(0, 1),
+            "in_channels": Affine(channels, 0),
+            "out_channels": Affine(channels, 0),
+            "kernel_elements": Affine(9, 0),
+            "out_pixels": Affine(pixels, 0),
+            "groups": Affine(groups, 0),
+        },
+        dtype="fp32" if precision == "tf32" else "16bit",
+        flops=Affine(0, 2 * pixels * channels * channels // groups * 9),
+        bytes_read=Affine(0, 2 * pixels * channels),
+        bytes_written=Affine(0, 2 * pixels * channels),
+    )
+
+
+def channels_last_factor(
+    device: str = "A100-80GB-SXM",
+    *,
+    order: str = "channels_last",
+    precision: Precision = "fp16-amp",
+    groups: int = 1,
+    stack: Stack = "torch-eager",
+) -> float:
+    """Return how much longer a convolution takes if those in channels-last order take twice."""
+    kernels = (convolution(order, precision, groups),)
+    trace = StepTrace(
+        numerics="fp32" if precision == "tf32" else "amp16",
+        recompute="none",
+        segments=(Segment(name="step", phase="forward", block=None, kernels=kernels),),
+        schedule=[0],
+        start_tick=[0],
+        memory=NOTHING,
+    )
+    step = StepKernels([trace], np.array([64.0]), fused=False)
+    once, twice = (
+        step.kind_seconds(
+            curves_for(ACCELERATORS[device]),
+            precision=precision,
+            stack=facts_of(stack, CONSTANTS.replaced({"convolution_step.channels_last": factor})),
+        )["convolution"]
+        for factor in (1.0, 2.0)
+    )
+    return twice / once
+
+
+def test_dense_convolutions_in_channels_last_order_have_a_level_of_their_own():
+    assert channels_last_factor() == pytest.approx(2)
+    assert channels_last_factor("V100-32GB-SXM2") == pytest.approx(2)
+    assert channels_last_factor("RTX-3090") == pytest.approx(2)
+
+
+def test_a_compiler_that_picks_the_order_has_that_level_whatever_the_file_says():
+    assert channels_last_factor(order="contiguous", stack="torch-compile") == pytest.approx(2)
+
+
+def test_other_convolutions_do_not_have_it():
+    assert channels_last_factor(order="contiguous") == 1
+    assert channels_last_factor(groups=32) == 1
+    assert channels_last_factor(groups=256) == 1
+    assert channels_last_factor(precision="tf32") == 1
+    assert channels_last_factor("MI325X") == 1
+
+
+def test_convolutions_in_channels_last_order_are_faster():
+    assert CONSTANTS["convolution_step.channels_last"] < 1
