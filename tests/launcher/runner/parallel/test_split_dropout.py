@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from runner_jobs import REPOSITORY, plan_of, train
+from runner_jobs import REPOSITORY, plan_of, run, run_with_torchrun, train
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
@@ -27,6 +27,8 @@ def _train(folder: Path, layout: dict[str, Any], *, steps: int = STEPS, **plan: 
         folder,
         MODEL,
         processes,
+        # torch's compiler does not quote the folder of the interpreter, and forked ranks have ours.
+        run=run_with_torchrun if plan.get("compile") else run,
         plan=plan_of(layout, micro_batch=4, **{"grad_accum": 2, **plan}),
         steps=steps,
         checkpoint=CheckpointPolicy(every_steps=2),
