@@ -83,13 +83,26 @@ def compile_model(model: nn.Module, execution: Execution) -> None:
     if layout.zero_stage > 0 or layout.tensor > 1:
         compile_blocks(block_modules(model), execution)
     else:
-        model.compile()
+        compile_in_place(model)
 
 
 def compile_blocks(blocks: Sequence[nn.Module], execution: Execution) -> None:
     """Compile blocks in place, one by one, if the plan compiles."""
     for block in blocks if execution.compile else ():
-        block.compile()
+        compile_in_place(block)
+
+
+def compile_in_place(module: nn.Module) -> None:
+    """Compile a module, which keeps its class and the names of its parameters.
+
+    `Module.compile` leaves the code of torch's own modules out, and so all of an nn.Sequential or
+    a TransformerEncoderLayer: it begins with the module's call, which torch's compiler skips, and
+    then with the next function that is not torch's. Their forward is compiled itself.
+    """
+    if type(module).forward.__module__.partition(".")[0] == "torch":
+        module.forward = torch.compile(module.forward)
+    else:
+        module.compile()
 
 
 def spread(
