@@ -87,6 +87,7 @@ def fail(job: Job, error: BaseException) -> int:
     """Say what went wrong, once for all processes; return the exit code."""
     from .reporting.failures.failure import disk_full, write_failure
     from .reporting.failures.lost_rank import lost_rank
+    from .reporting.failures.not_compiled import not_compiled
     from .reporting.failures.out_of_memory import out_of_memory
     from .reporting.failures.worker_failure import worker_failure
 
@@ -94,6 +95,7 @@ def fail(job: Job, error: BaseException) -> int:
     described = (
         disk_full(job, error)
         or out_of_memory(job, error)
+        or not_compiled(job, error)
         or lost_rank(job, error)
         or worker_failure(error, job.spec.path)
         or describe_failure(error, job.spec.path)
