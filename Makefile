@@ -2,7 +2,7 @@
 #   make demo      install gpuplan and show one answer
 #   make demo-report  write the budgets of the three example projects to docs/reports
 #   make test      check, and the whole test suite: 25 minutes on two cores, installation included
-#   make unit      only the quick tests: 4 minutes
+#   make unit      only the quick tests: 3 minutes
 #   make check     lint, types and the layers
 #   make soak      200 faults of launches, guards and checkpoints; kill a run at random moments, and check that it resumes
 #   make test-report  open reports and the pages of `gpuplan ui` in Chromium, workbooks in LibreOffice
