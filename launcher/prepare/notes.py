@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from ...catalog.terms.addresses import PUBLIC_IPV4_USD_PER_HOUR
+from ...catalog.text.money import format_money
 from ...catalog.text.quantity import format_duration
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.beside_machines.beside import AROUND_LINES, at_price
 from ...planner.cost.beside_machines.data_cost import data_lines
+from ...planner.cost.run_cost import CENT
 from ...planner.plan.parts import SpotPriceRange
 from ...planner.plan.plan import DataLine, Plan
 from ..guard.orders import Orders
 from ..lifecycle.shutdown_behavior import loses_nothing
 from ..skypilot.placement import TPU_SLICES
+from .money.controller import waiting_note
 from .money.purchase import Bought
 from .money.unowned_cost import unowned_notes
 from .request import LaunchRequest
+from .task.guard_config import taxed_rate
 
 _CONTROLLER = (
     "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more: it is counted as"
@@ -36,6 +41,7 @@ def launch_notes(
     *,
     billing: Provider | None,
     in_reservation: bool = False,
+    has_addresses: bool = True,
 ) -> tuple[str, ...]:
     """Return the notes on a launch.
 
@@ -45,13 +51,14 @@ def launch_notes(
         held: what the guard on the nodes holds it to.
         billing: the plan's provider; None where the catalogue does not know it.
         in_reservation: whether it goes into machines that are held, by their id.
+        has_addresses: whether its machines get public addresses.
     """
     return (
         *_of_term(plan, bought, in_reservation=in_reservation),
         *_never_tried(plan, bought.request),
-        *_not_counted(plan, bought, billing),
+        *_not_counted(plan, bought, billing, has_addresses=has_addresses),
         *_of_evaluation(plan, bought),
-        *_of_spot(plan, bought.request, bought.moves),
+        *_of_spot(plan, bought, held),
         *unowned_notes(
             held,
             (*bought.places, *bought.fallback),
@@ -116,21 +123,35 @@ def _never_tried(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
     )
 
 
-def _not_counted(plan: Plan, bought: Bought, billing: Provider | None) -> tuple[str, ...]:
+def _not_counted(
+    plan: Plan, bought: Bought, billing: Provider | None, *, has_addresses: bool
+) -> tuple[str, ...]:
     lines = _beside(
         plan,
         bought.cost.hours_expected,
         usd_per_hour=bought.places[0].usd_per_hour,
         managed=bought.request.buys_spot(plan),
     )
-    beside = ", ".join(line.text for line in lines)
+    items = [line.text for line in lines]
+    if has_addresses:
+        items += _addresses(plan, bought)
     notes = (
         "disks, buckets and traffic between regions are not in these sums"
-        + (f": {beside}" if beside else ""),
+        + (f": {', '.join(items)}" if items else ""),
     )
     if billing is None or billing.billing_increment_s is None:
         notes += (f"what {plan.offer.provider} rounds its bills to is not known",)
     return notes
+
+
+def _addresses(plan: Plan, bought: Bought) -> list[str]:
+    """Return what the public addresses of the machines cost, where that is known."""
+    rate, hours = PUBLIC_IPV4_USD_PER_HOUR.get(plan.offer.provider), bought.cost.hours_expected
+    if rate is None or hours is None:
+        return []
+    machines = plan.nodes + bool(bought.cost.controller_usd_per_hour)
+    usd = (machines * rate * Decimal(str(hours))).quantize(CENT)
+    return [f"public addresses {format_money(usd)}"]
 
 
 def _of_evaluation(plan: Plan, bought: Bought) -> tuple[str, ...]:
@@ -181,12 +202,14 @@ def _of_moves(moves: SpotPriceRange | None) -> tuple[str, ...]:
     )
 
 
-def _of_spot(plan: Plan, request: LaunchRequest, moves: SpotPriceRange | None) -> tuple[str, ...]:
+def _of_spot(plan: Plan, bought: Bought, held: Orders) -> tuple[str, ...]:
+    request = bought.request
     if not request.buys_spot(plan):
         return ()
     return (
-        *_of_moves(moves),
+        *_of_moves(bought.moves),
         "after an interruption of spot machines SkyPilot starts the job again, and it continues"
         " from its newest checkpoint",
+        waiting_note(held, taxed_rate(bought.cost.controller_usd_per_hour, plan)),
         _CONTROLLER if request.has_controller else _NO_CONTROLLER,
     )

@@ -27,7 +27,7 @@ from ..labels import slug
 from ..lifecycle.engine import Engine
 from ..runner.input.amount import amount_words
 from ..runner.job import Job
-from ..skypilot.interfaces import PLUGIN, interface_notes, refuse_unreachable
+from ..skypilot.interfaces import PLUGIN, Interfaces, interface_notes, refuse_unreachable
 from ..skypilot.placement import Place
 from ..skypilot.reservations import (
     held_reservation,
@@ -175,15 +175,34 @@ def prepare(
             *project.notes,
             *task.notes,
             *machines.late,
-            *launch_notes(plan, machines, held, billing=billing, in_reservation=in_reservation),
+            *launch_notes(
+                plan,
+                machines,
+                held,
+                billing=billing,
+                in_reservation=in_reservation,
+                has_addresses=not (
+                    request.aws.internal_ips or (interfaces is not None and interfaces.is_private)
+                ),
+            ),
             *(reservation_notes(reservation) if in_reservation else ()),
-            *interface_notes(interfaces, managed=request.buys_spot(plan)),
+            *_network_notes(plan, machines, interfaces),
         ),
         upload=measure(project.workdir, always),
         always=always,
         moves=machines.moves,
         term=term_text(machines),
         interfaces=interfaces,
+    )
+
+
+def _network_notes(plan: Plan, machines: Bought, interfaces: Interfaces | None) -> tuple[str, ...]:
+    in_bucket = machines.request.outputs is not None and plan.stops is not None
+    return interface_notes(
+        interfaces,
+        managed=machines.request.buys_spot(plan),
+        region=machines.places[0].region or "",
+        checkpoint_bytes=plan.stops.checkpoint_bytes if in_bucket and plan.stops else None,
     )
 
 

@@ -9,11 +9,14 @@ configuration of a launch can. To types it does not list it attaches none (sky/c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from ...catalog.errors import UsageError
 from ...catalog.snapshot import Catalogue
+from ...catalog.terms.addresses import NAT_GATEWAY_FREE, NAT_GATEWAYS
 from ...catalog.terms.network_interfaces import most_interfaces
+from ...catalog.terms.storage import gb_bytes
 from ...catalog.units import GB
 from ...planner.plan.plan import Plan
 from .placement import Place
@@ -26,6 +29,8 @@ ATTACHED_TO = (
 """Families to which SkyPilot 0.14 attaches EFA interfaces."""
 PLUGIN = "session-manager-plugin"
 """What the AWS command line needs to reach machines without a public address."""
+
+_PRIVATE = {"aws": {"use_internal_ips": True}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,11 @@ class Interfaces:
     """SkyPilot's configuration by which they are attached; None where it needs none."""
     needs_plugin: bool = False
     """Whether the machines can be reached only through AWS Systems Manager."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the machines get no public address for this."""
+        return self.config == _PRIVATE
 
     @property
     def text(self) -> str:
@@ -92,13 +102,26 @@ def interfaces_of(
         most=most,
         asked=most,
         bytes_per_s=line,
-        config={"aws": {"use_internal_ips": True}},
+        config=_PRIVATE,
         needs_plugin=not settings.has_proxy,
     )
 
 
-def interface_notes(interfaces: Interfaces | None, *, managed: bool) -> tuple[str, ...]:
-    """Return what a user should know of the network before it costs."""
+def interface_notes(
+    interfaces: Interfaces | None,
+    *,
+    managed: bool,
+    region: str,
+    checkpoint_bytes: float | None = None,
+) -> tuple[str, ...]:
+    """Return what a user should know of the network before it costs.
+
+    Args:
+        interfaces: of each node.
+        managed: whether SkyPilot's controller starts the machines.
+        region: where they are tried first.
+        checkpoint_bytes: of one that goes to a bucket; None where none does, or it is not known.
+    """
     if interfaces is None or (interfaces.asked == interfaces.most and interfaces.config is None):
         return ()
     if interfaces.asked == interfaces.most:
@@ -110,8 +133,8 @@ def interface_notes(interfaces: Interfaces | None, *, managed: bool) -> tuple[st
         return (
             "machines with several network interfaces get no public address from AWS"
             " (aws.use_internal_ips): your VPC needs a private subnet with a NAT gateway, which is"
-            f" billed by the hour and by the GB and is in none of these sums{reached}."
-            " --public-ips takes one interface instead",
+            f" billed {_nat_price(region, checkpoint_bytes)} and is in none of these sums{reached}."
+            f" --public-ips takes one interface instead; {NAT_GATEWAY_FREE}",
         )
     why = "as --public-ips or your settings of SkyPilot ask"
     fix = "leave --public-ips out, or set aws.use_internal_ips: true in ~/.sky/config.yaml"
@@ -125,6 +148,18 @@ def interface_notes(interfaces: Interfaces | None, *, managed: bool) -> tuple[st
         f" {interfaces.asked}, {why}: its steps may take much longer, and its sums do not know it."
         f" For all of them {fix}",
     )
+
+
+def _nat_price(region: str, checkpoint_bytes: float | None) -> str:
+    """Return what a NAT gateway is billed by, with its dollars where they are known."""
+    price = NAT_GATEWAYS.get(("aws", region))
+    if price is None:
+        return "by the hour and by the GB"
+    billed = f"${price.usd_per_hour} an hour and ${price.usd_per_gb} a GB"
+    if not checkpoint_bytes:
+        return billed
+    usd = price.usd_per_gb * Decimal(checkpoint_bytes) / gb_bytes("aws")
+    return f"{billed} (a checkpoint that goes to a bucket through it ${usd:,.2f})"
 
 
 def refuse_unreachable(interfaces: Interfaces | None, *, has_plugin: bool) -> None:

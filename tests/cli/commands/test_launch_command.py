@@ -100,7 +100,8 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         "                      then the machines go: at once,"
         " or 6.0 min later if no command follows",
         "                      largest: net.py 48 B",
-        "Note: disks, buckets and traffic between regions are not in these sums.",
+        "Note: disks, buckets and traffic between regions are not in these sums: public addresses"
+        " $0.01.",
         "Note: set-up is stopped after 2.5 h at the latest.",
         "Note: if your laptop, SkyPilot and the guard are all gone, machines of aws power"
         " themselves off after 3.0 h ($65.88) without set-up or a run, and at the latest after"

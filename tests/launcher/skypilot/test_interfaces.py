@@ -44,15 +44,31 @@ def test_all_interfaces_are_asked_for_in_the_configuration_of_the_launch() -> No
     assert made is not None
     assert (made.most, made.asked, made.config) == (32, 32, ALL)
     assert made.text == "32 of 32 interfaces a node, 400 of 400 GB/s between nodes"
-    (note,) = interface_notes(made, managed=False)
+    (note,) = interface_notes(made, managed=False, region="us-east-1")
     for said in (
         "no public address",
-        "NAT gateway",
-        "none of these sums",
+        "NAT gateway, which is billed $0.045 an hour and $0.045 a GB and is in none of these sums",
         "session-manager-plugin",
+        "a gateway endpoint for S3",
     ):
         assert said in note
     assert "--public-ips" in note
+
+
+@pytest.mark.parametrize(
+    ("region", "checkpoint_bytes", "said"),
+    [
+        ("us-east-1", 840 * 2**30, "(a checkpoint that goes to a bucket through it $37.80)"),
+        ("eu-west-3", 840 * 2**30, "billed by the hour and by the GB and"),
+    ],
+)
+def test_a_nat_gateway_is_said_in_dollars_where_they_are_known(
+    region: str, checkpoint_bytes: float, said: str
+) -> None:
+    (note,) = interface_notes(
+        asked(), managed=False, region=region, checkpoint_bytes=checkpoint_bytes
+    )
+    assert said in note
 
 
 @pytest.mark.parametrize(
@@ -69,7 +85,7 @@ def test_what_the_user_says_holds(given: dict[str, Any], count: int) -> None:
     made = asked(**given)
     assert made is not None
     assert (made.asked, made.config) == (count, None)
-    notes = interface_notes(made, managed=given.get("managed", False))
+    notes = interface_notes(made, managed=given.get("managed", False), region="us-east-1")
     assert len(notes) == (count == 1)
     if notes:
         assert "counts on 32 network interfaces a node and gets 1" in notes[0]
@@ -101,7 +117,7 @@ def test_types_to_which_skypilot_attaches_none_are_said() -> None:
     }
     assert "trn1.32xlarge" in left_out and "p5.48xlarge" not in left_out
     made = Interfaces(most=8, asked=0, bytes_per_s=1e11)
-    (note,) = interface_notes(made, managed=False)
+    (note,) = interface_notes(made, managed=False, region="us-east-1")
     assert "gets 0, SkyPilot 0.14 attaches none to this type" in note
 
 
