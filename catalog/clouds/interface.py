@@ -252,12 +252,14 @@ class Quota(FrozenModel):
 
     region: str
     """`global`: of all regions together."""
+    zone: str | None = None
+    """Of a quota that counts by zone: the zone of the region with the most room."""
     instance_type: str
     purchase: OfferPurchase
     name: str
     """As the provider's own pages call it."""
     code: str
-    unit: Literal["vCPU", "GPU", "TPU chip"]
+    unit: Literal["vCPU", "GPU", "TPU chip", "TPU core"]
     limit: float
     used: float | None
     """None where it is not known."""

@@ -44,6 +44,8 @@ class QuotaLine(FrozenModel):
     unit: str
     region: str
     """`global`: of all regions together."""
+    zone: str | None = None
+    """Of a quota that counts by zone: the zone of the region with the most room."""
     limit: float
     used: float | None
     needed: float
@@ -208,6 +210,7 @@ def _line(
             restricted,
             quotas,
             has_held=free >= nodes,
+            all_told=not any(_silent(said.quotas.unanswered, region, name, "quota")),
         ),
         offered=offered,
         zones=zones.zones if zones else (),
@@ -274,6 +277,7 @@ def _quota_line(quota: Quota, nodes: int, said: CloudAnswer) -> QuotaLine:
         code=quota.code,
         unit=quota.unit,
         region=quota.region,
+        zone=quota.zone,
         limit=quota.limit,
         used=quota.used,
         needed=needed,
@@ -293,15 +297,29 @@ def _startable(
     quotas: Iterable[QuotaLine],
     *,
     has_held: bool,
+    all_told: bool,
 ) -> Startable:
     if has_held:
         return "yes"  # What is held is had, whatever the quota for other machines.
     answers = [one.enough for one in quotas]
     if offered is False or restricted is not None or False in answers:
         return "no"
-    if offered is None or None in answers or not answers:
+    if offered is None or None in answers or not answers or not all_told:
         return "unknown"
     return "yes"
+
+
+def _silent(
+    unanswered: Iterable[Unanswered], region: str, name: str, question: str | None = None
+) -> Iterator[Unanswered]:
+    """Yield what was not answered of one type in one region."""
+    return (
+        one
+        for one in unanswered
+        if one.region in (None, region)
+        and one.instance_type in (None, name)
+        and question in (None, one.question)
+    )
 
 
 def _unknown(said: CloudAnswer, region: str, name: str, *, has_quota: bool) -> tuple[str, ...]:
@@ -311,11 +329,7 @@ def _unknown(said: CloudAnswer, region: str, name: str, *, has_quota: bool) -> t
         *said.quotas.unanswered,
         *said.reservations.unanswered,
     ]
-    found = {
-        f"{one.question}: {one.text}": None
-        for one in silent
-        if one.region in (None, region) and one.instance_type in (None, name)
-    }
+    found = {f"{one.question}: {one.text}": None for one in _silent(silent, region, name)}
     if not has_quota and not any(text.startswith("quota") for text in found):
         found["quota: not asked"] = None
     return tuple(found)

@@ -25,10 +25,10 @@ from ..interface import (
 )
 from .advice import COMPUTE, GcpAdvice
 from .client import GcpClients
-from .quota import QUOTA_ID_OF_FAMILIES, QuotaName, quota_of, used_gpus
+from .quota import QUOTA_ID_OF_FAMILIES, QUOTAS, QuotaName, limit_of, quota_of, used_gpus
+from .tpu_quotas import SERVICE, tpu_quotas
 from .tpus import tpu_places
 
-QUOTAS = "google.cloud.cloudquotas_v1"
 RUNNING = frozenset(("PROVISIONING", "STAGING", "RUNNING"))
 
 
@@ -102,11 +102,13 @@ class GcpCapacity:
         }
 
     def quota(self, asked: Asked, tell: Tell) -> Quotas:
-        """Return the GPU quotas that count each machine type, and what of them is used."""
-        names = {name: quota_of(name, asked.purchase) for name in asked.instances}
-        unanswered = undocumented_quotas(names, asked.purchase)
-        quotas: list[Quota] = []
+        """Return the quotas that count each machine type, and what of them is used."""
         tell("quotas of Google Cloud", None, None)
+        quotas, unanswered, tpus = tpu_quotas(self._gcp, asked, tell)
+        names = {
+            name: quota_of(name, asked.purchase) for name in asked.instances if name not in tpus
+        }
+        unanswered += undocumented_quotas(names, asked.purchase)
         for kind, read in (("metric", self._metrics), ("family", self._families)):
             wanted = {name: one for name, one in names.items() if one and one.kind == kind}
             if not wanted:
@@ -187,9 +189,9 @@ class GcpCapacity:
         found = []
         for region in asked.regions:
             for name, quota in wanted.items():
-                limit = _limit(info, region, quota.name)
+                limit = limit_of(info, {"region": region, "gpu_family": quota.name})
                 if limit is None:
-                    why = f"no quota of {quota.name} is listed"
+                    why = f"no limit of {quota.name} is stated"
                     unanswered.append(
                         Unanswered(question="quota", region=region, instance_type=name, why=why)
                     )
@@ -260,11 +262,13 @@ class GcpCapacity:
 
     def quota_command(self, quota: Quota, wanted: float) -> str:
         """Return the command that asks Google for a higher quota."""
-        dimensions = [] if quota.region == "global" else [f"region={quota.region}"]
+        place = f"region={quota.region}" if quota.zone is None else f"zone={quota.zone}"
+        dimensions = [] if quota.region == "global" else [place]
         if quota.code == QUOTA_ID_OF_FAMILIES:
             dimensions.append(f"gpu_family={quota.name}")
         command = ["gcloud", "beta", "quotas", "preferences", "create"]
-        command += ["--service=compute.googleapis.com", f"--project={self._gcp.project}"]
+        service = SERVICE if quota.unit.startswith("TPU") else "compute.googleapis.com"
+        command += [f"--service={service}", f"--project={self._gcp.project}"]
         command += [f"--quota-id={quota.code}", f"--preferred-value={wanted:g}"]
         if dimensions:
             command.append(f"--dimensions={','.join(dimensions)}")
@@ -285,18 +289,3 @@ def _quota(
         used=used,
         per_instance=asked.instances[name].accelerators,
     )
-
-
-def _limit(info: Any, region: str, family: str) -> float | None:
-    """Return the limit of one family in one region, by the row that names both most closely."""
-    best: tuple[int, float] | None = None
-    for row in info.dimensions_infos:
-        named = dict(row.dimensions)
-        places = set(row.applicable_locations)
-        if named.get("gpu_family", family) != family or named.get("region", region) != region:
-            continue
-        if places and region not in places:
-            continue
-        if best is None or len(named) > best[0]:
-            best = (len(named), float(row.details.value))
-    return None if best is None else best[1]

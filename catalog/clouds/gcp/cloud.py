@@ -99,7 +99,7 @@ class Gcp:
         return read_skus(map(_sku, listed))
 
     def quota(self, asked: Asked, tell: Tell) -> Quotas:
-        """Return the GPU quotas that count each machine type, and what of them is used."""
+        """Return the quotas that count each machine type, and what of them is used."""
         return self._capacity.quota(asked, tell)
 
     def reservations(self, asked: Asked, tell: Tell) -> Reservations:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from ...embedded import CURATED_DIR
 from ...vocabulary import OfferPurchase
 from .skus import series_of
 
+QUOTAS = "google.cloud.cloudquotas_v1"
 QUOTA_ID_OF_FAMILIES = "GPUS-PER-GPU-FAMILY-per-project-region"
 """One quota with a dimension for each newer family of accelerators."""
 
@@ -62,6 +63,30 @@ def used_gpus(
         and is_spot == (purchase == "spot")
         and quota_of(machine_type, purchase) == quota
     )
+
+
+def limit_of(info: Any, wanted: Mapping[str, str]) -> float | None:
+    """Return the limit of the row of a quota that names what is wanted most closely.
+
+    Args:
+        info: The quota, as Cloud Quotas tells it.
+        wanted: Its dimensions: region, zone, family.
+
+    Returns:
+        None where no row is of it, or none states a limit: -1 stands there for "not set", which
+        was seen of quotas that allow nothing and of quotas that allow all.
+    """
+    best: tuple[int, float] | None = None
+    for row in info.dimensions_infos:
+        named = dict(row.dimensions)
+        places = set(row.applicable_locations)
+        if any(wanted.get(name, value) != value for name, value in named.items()):
+            continue
+        if places and places.isdisjoint(wanted.values()):
+            continue
+        if best is None or len(named) > best[0]:
+            best = (len(named), float(row.details.value))
+    return None if best is None or best[1] < 0 else best[1]
 
 
 @cache

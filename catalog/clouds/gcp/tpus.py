@@ -39,12 +39,12 @@ def tpu_places(
     if not ours:
         return listed, []
     try:
-        zones = [one for one in _zones(gcp) if _region(one) in asked.regions]
+        zones = [one for one in tpu_zones(gcp) if region_of(one) in asked.regions]
     except CloudError as error:
         return listed, [unanswered_by(error, "zones")]
     answers, silent = ask_everywhere(
         zones,
-        lambda zone: _types_in(gcp, zone),
+        lambda zone: types_in(gcp, zone),
         question="zones",
         what="TPU types of Google Cloud",
         patience=gcp.patience,
@@ -56,7 +56,10 @@ def tpu_places(
     }
     unanswered = [
         one.model_copy(
-            update={"region": _region(one.region or ""), "why": f"TPUs in {one.region}: {one.why}"}
+            update={
+                "region": region_of(one.region or ""),
+                "why": f"TPUs in {one.region}: {one.why}",
+            }
         )
         for one in silent
     ]
@@ -70,18 +73,25 @@ def accelerator_types() -> dict[str, str]:
         return {row["instance_type"]: row["accelerator_type"] for row in csv.DictReader(file)}
 
 
-def _zones(gcp: GcpClients) -> list[str]:
+def tpu_zones(gcp: GcpClients) -> list[str]:
+    """Return the zones of Cloud TPU; raise CloudError where it does not tell."""
     parent = {"name": f"projects/{gcp.project}"}
     answer = gcp.one(TPU, CLIENT, "list_locations", "tpu.locations.list", parent)
     return [one.location_id for one in answer.locations]
 
 
-def _types_in(gcp: GcpClients, zone: str) -> set[str]:
+def types_in(gcp: GcpClients, zone: str) -> set[str]:
+    """Return the accelerator types of one zone; raise CloudError where it does not tell."""
     parent = {"parent": f"projects/{gcp.project}/locations/{zone}"}
     permission = "tpu.acceleratortypes.list"
     listed = gcp.all_of(TPU, CLIENT, "list_accelerator_types", permission, parent)
     return {one.type_ for one in listed}
 
 
-def _region(zone: str) -> str:
+def region_of(zone: str) -> str:
+    """Return the region of a zone.
+
+    >>> region_of("us-central1-a")
+    'us-central1'
+    """
     return zone.rsplit("-", 1)[0]

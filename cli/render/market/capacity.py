@@ -66,6 +66,7 @@ def _offered(one: CapacityLine) -> str:
 def _quota(one: QuotaLine) -> str:
     used = UNKNOWN if one.used is None else f"{one.used:g}"
     where = " in all regions" if one.region == "global" else ""
+    where = where if one.zone is None else f" in {one.zone}"
     return f"{used} of {one.limit:g} {one.unit}{where}, needs {one.needed:g}"
 
 

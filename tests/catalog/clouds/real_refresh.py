@@ -40,12 +40,37 @@ CANARIES = (
     gcp_side.CANARY_TOKEN,
     azure_side.CANARY_TOKEN,
 )
+MODEL = """
+import torch
+
+def build_model():
+    return torch.nn.Linear(64, 64)
+
+def make_batch(batch_size):
+    return {"input": torch.randn(batch_size, 64)}
+
+def compute_loss(model, batch):
+    return model(batch["input"]).square().mean()
+"""
+PROJECT = """
+name: nodes alone
+start: 2027-01
+months: 12
+experiments:
+  course: {provider: gcp, instance: a2-highgpu-1g, hours: 200}
+"""
 COMMANDS = (
     ["prices", "refresh"],
     ["prices", "refresh", "--format", "json"],
     ["prices"],
     ["capacity", "--accelerator", "H100:8", "--region", "us-east-1,us-central1,eastus"],
     ["capacity", "--accelerator", "H100:8", "--spot", "--block", "24h", "--format", "json"],
+    ["capacity", "--accelerator", "TPU-v6e:8", "--provider", "gcp"],
+    ["capacity", "project.yaml"],
+    ["prices", "diff"],
+    ["prices", "history", "H100:8"],
+    ["estimate", "model.py", "--samples", "1M", "--reprice", "--check-capacity"],
+    ["prices", "refresh", "--region", "us-east-1"],
 )
 
 
@@ -64,6 +89,13 @@ class Worlds:
 @pytest.fixture(autouse=True)
 def _needs(require) -> None:
     require("cloud-clients", "the client libraries are not installed: make test-clouds does it")
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "project.yaml").write_text(PROJECT)
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -132,7 +164,7 @@ def test_no_secret_is_printed_or_written_whatever_fails(
 ) -> None:
     worlds.break_all(*broken)
     for command in COMMANDS:
-        assert run(command) in (0, 5)
+        assert run(command) in (0, 3, 5), command
         said = capsys.readouterr()
         assert "Traceback" not in said.err and "itself failed" not in said.err
         for canary in CANARIES:
@@ -145,7 +177,7 @@ def test_no_secret_is_printed_or_written_whatever_fails(
 
 def test_no_secret_is_written_where_all_goes_well(worlds, gpuplan_home: Path, capsys) -> None:
     for command in COMMANDS:
-        assert run(command) == 0
+        assert run(command) == 0, command
         said = capsys.readouterr()
         assert not any(canary in said.out + said.err for canary in CANARIES)
     files = [path for path in gpuplan_home.rglob("*") if path.is_file()]

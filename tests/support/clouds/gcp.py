@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs
+
+from gpuplan.catalog.clouds.asking import Patience
+from gpuplan.catalog.clouds.interface import Asked
+from gpuplan.catalog.embedded import embedded_catalogue
 
 from .server import Answer, Request, as_json
 
@@ -22,6 +28,24 @@ A3_IN_AMERICAS = {
     "SSD backed Local Storage": ("LocalSSD", "GiBy.mo", 0, 80_000_000),
 }
 """What is known of the list prices in us-central1 on 2026-07; the machine of eight is $88.49."""
+
+NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
+HASTY = Patience(first_pause_s=0.0, answer_timeout_s=10.0, connect_timeout_s=10.0)
+
+
+def asked(name: str = "a3-highgpu-8g", **changes: Any) -> Asked:
+    """Return what is asked of one machine type in us-central1."""
+    given = {
+        "instances": {name: embedded_catalogue().instances["gcp", name]},
+        "regions": ("us-central1",),
+        "known_places": frozenset({("us-central1", name), ("us-east4", name)}),
+        "now": NOW,
+    }
+    return Asked(**(given | changes))
+
+
+def no_tell(_what: str, _done: int | None, _total: int | None) -> None:
+    pass
 
 
 def credentials() -> Any:
@@ -105,6 +129,19 @@ def capacity_history(
     }
 
 
+def node(accelerator_type: str, *, state: str = "READY", **scheduling: bool) -> dict[str, Any]:
+    """A TPU of the project, in the documented shape.
+
+    https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes
+    """
+    return {
+        "name": "a-node",
+        "acceleratorType": accelerator_type,
+        "state": state,
+        "schedulingConfig": scheduling,
+    }
+
+
 def calendar_advice(**changes: Any) -> dict[str, Any]:
     """Advice of Calendar mode, in the documented shape.
 
@@ -133,10 +170,16 @@ class GcpWorld:
         self.skus = [sku(description, *price) for description, price in A3_IN_AMERICAS.items()]
         self.zones = {"us-central1-a": ["a3-highgpu-8g"], "us-central1-c": ["a3-highgpu-8g"]}
         self.tpus = {
-            "us-central1-a": ["v5litepod-4", "v5litepod-8"],
+            "us-central1-a": ["v5litepod-4", "v5litepod-8", "v6e-8"],
             "us-central1-b": [],
             "europe-west4-a": ["v5litepod-4"],
         }
+        self.nodes: dict[str, list[dict[str, Any]]] = {}
+        self.tpu_limits = {
+            "TPUV6EPerProjectPerZoneForTPUAPI": {"us-central1-a": 32},
+            "TPUV6EPerProjectPerRegionForTPUAPI": {"us-central1": 64},
+        }
+        """By quota id: limits by zone or region."""
         self.limits = {"us-central1": 16}
         self.running = [("us-central1-a", "a3-highgpu-8g", 8)]
         self.metrics = {"us-central1": {"NVIDIA_A100_GPUS": (16.0, 8.0)}}
@@ -166,6 +209,8 @@ class GcpWorld:
                 "locations": [{"name": f"x/{zone}", "locationId": zone} for zone in self.tpus]
             },
             "acceleratorTypes": lambda _asked: self._tpu_types(request.path.split("/")[-2]),
+            "nodes": lambda _asked: {"nodes": self.nodes.get(request.path.split("/")[-2], [])},
+            **{one: partial(self._tpu_quota, one) for one in self.tpu_limits},
             "capacity": lambda _asked: {
                 "recommendations": [{"scores": {"obtainability": self.obtainability}}]
             },
@@ -199,6 +244,20 @@ class GcpWorld:
                 {"name": f"{where}/{name}", "type": name} for name in self.tpus[zone]
             ]
         }
+
+    def _tpu_quota(self, quota_id: str, _asked: dict[str, str]) -> Any:
+        """https://cloud.google.com/docs/quotas/reference/rest/v1/QuotaInfo: -1 where unset."""
+        kind = "zone" if "PerZone" in quota_id else "region"
+        rows = [
+            {
+                "dimensions": {kind: place},
+                "details": {"value": str(limit)},
+                "applicableLocations": [place],
+            }
+            for place, limit in self.tpu_limits[quota_id].items()
+        ]
+        every = {"dimensions": {}, "details": {"value": "-1"}}
+        return {"quotaId": quota_id, "dimensionsInfos": [*rows, every]}
 
     def _instances(self, _asked: dict[str, str]) -> Any:
         items: dict[str, Any] = {}

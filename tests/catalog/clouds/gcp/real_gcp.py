@@ -1,6 +1,5 @@
 """Google's own client libraries against a local server: `make test-clouds`."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -8,59 +7,22 @@ import pytest
 from clouds.gcp import (
     CANARY_TOKEN,
     PROJECT,
-    GcpWorld,
+    asked,
     calendar_advice,
     capacity_history,
     credentials,
     disabled,
     gcp_error,
+    no_tell,
     sku,
 )
-from clouds.server import Answer, Server
+from clouds.server import Answer
 
 from gpuplan.catalog.clouds.asking import Patience
 from gpuplan.catalog.clouds.gcp.cloud import Gcp
 from gpuplan.catalog.clouds.gcp.tpus import accelerator_types
-from gpuplan.catalog.clouds.interface import Asked, CloudError
+from gpuplan.catalog.clouds.interface import CloudError
 from gpuplan.catalog.embedded import embedded_catalogue
-
-NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
-HASTY = Patience(first_pause_s=0.0, answer_timeout_s=10.0, connect_timeout_s=10.0)
-
-
-@pytest.fixture(autouse=True)
-def _needs(require) -> None:
-    require("cloud-clients", "google-cloud-compute is not installed: make test-clouds does it")
-
-
-@pytest.fixture
-def world() -> GcpWorld:
-    return GcpWorld()
-
-
-@pytest.fixture
-def server(world: GcpWorld) -> Iterator[Server]:
-    with Server(world) as running:
-        yield running
-
-
-@pytest.fixture
-def gcp(server: Server) -> Gcp:
-    return Gcp(credentials(), project=PROJECT, patience=HASTY, api_endpoint=server.url)
-
-
-def asked(name: str = "a3-highgpu-8g", **changes) -> Asked:
-    given = {
-        "instances": {name: embedded_catalogue().instances["gcp", name]},
-        "regions": ("us-central1",),
-        "known_places": frozenset({("us-central1", name), ("us-east4", name)}),
-        "now": NOW,
-    }
-    return Asked(**(given | changes))
-
-
-def no_tell(_what: str, _done: int | None, _total: int | None) -> None:
-    pass
 
 
 def test_the_sum_of_the_skus_is_the_list_price(gcp) -> None:
