@@ -16,6 +16,7 @@ Kind = Literal[
     "compile",
     "attention",
     "sharding",
+    "fused_optimizer",
     "optimizer",
     "input",
     "offload",

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, Offloaded, Precision
+from ...profiles.passes.fused_optimizer import can_be_fused
+from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..hardware.device import supported_precisions
 from ..offload.host_memory import ordered
@@ -60,6 +62,7 @@ def proposals(today: Setting, profile: Profile, *, fits: bool, waits: bool) -> I
     if takes_a_mask(profile):
         yield _causal_attention(today)
     yield from _sharding(today)
+    yield from _fused_optimizer(today, profile)
     yield from _optimizers(today, profile)
     if waits:
         yield _faster_input(today)
@@ -221,6 +224,23 @@ def _sharding_risks(layout: Layout, nodes: int) -> tuple[str, ...]:
     if layout.zero_stage == 3 and layout.shard == layout.data and nodes > 1:
         return ("more traffic between nodes: a network slower than its data sheet costs more",)
     return ()
+
+
+def _fused_optimizer(today: Setting, profile: Profile) -> Iterator[Proposal]:
+    """Yield torch's fused Adam in place of its foreach one, where the device steps that."""
+    setup = today.setup
+    if setup.stack not in ("torch-eager", "torch-compile") or "optimizer" in setup.offload:
+        return
+    own = profile if setup.optimizer is None else with_optimizer(profile, setup.optimizer)
+    if can_be_fused(own):
+        name = own.optimizer.name
+        yield Proposal(
+            kind="fused_optimizer",
+            text=f"optimizer {name}, foreach → fused",
+            setting=replace(today, fused_optimizer=True),
+            risks=(snippets.FUSED_RISK,),
+            lines=(snippets.FUSED_LINES[name],),
+        )
 
 
 def _optimizers(today: Setting, profile: Profile) -> Iterator[Proposal]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...catalog.errors import UsageError
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
+from ...profiles.passes.fused_optimizer import with_fused_optimizer
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..cost.run_cost import samples_of, steps_of
@@ -38,6 +39,8 @@ class Setting:
     """Whether no step waits for its input."""
     causal_attention: bool = False
     """Whether attention that takes a mask is causal in its place."""
+    fused_optimizer: bool = False
+    """Whether torch's Adam runs as one kernel in place of foreach."""
 
     @property
     def site(self) -> Site:
@@ -72,8 +75,9 @@ class Replanner:
         self.work = work
         self.money = money
         self.curve_choice = curve_choice
-        self._caches: dict[tuple[str | None, bool], ModelCache] = {
-            (None, False): ModelCache(profile, curve_choice=curve_choice)
+        self._own = ModelCache(profile, curve_choice=curve_choice)
+        self._caches: dict[tuple[str | None, bool, bool], ModelCache] = {
+            (None, False, False): self._own
         }
 
     def plan(self, setting: Setting) -> Plan:
@@ -84,7 +88,7 @@ class Replanner:
             UsageError: the file was not traced in that precision.
         """
         setup = setting.setup
-        cache = self._cache(setup.optimizer, causal=setting.causal_attention)
+        cache = self._cache(setting)
         autocast = casts_layers(setup.stack, setup.layout, setup.offload)
         setup = replace(setup, optimizer=None, autocast=autocast)
         prediction = predict(cache.profile, setting.site, setup, cache=cache)
@@ -116,13 +120,19 @@ class Replanner:
         except (UnsupportedError, UsageError):
             return None
 
-    def _cache(self, optimizer: str | None, *, causal: bool) -> ModelCache:
-        key = optimizer, causal
+    def _cache(self, setting: Setting) -> ModelCache:
+        """Return what predictions share of the model as the setting changes it."""
+        optimizer = setting.setup.optimizer
+        key = optimizer, setting.causal_attention, setting.fused_optimizer
         if key not in self._caches:
-            profile = with_causal_attention(self.profile) if causal else self.profile
+            profile = self.profile
+            if setting.causal_attention:
+                profile = with_causal_attention(profile)
             if optimizer is not None:
                 profile = with_optimizer(profile, optimizer)
-            self._caches[key] = self._caches[None, False].of(profile)
+            if setting.fused_optimizer:
+                profile = with_fused_optimizer(profile)
+            self._caches[key] = self._own.of(profile)
         return self._caches[key]
 
 

@@ -69,6 +69,15 @@ OPTIMIZER_LINES: dict[str, tuple[str, ...]] = {
     "sgd": ("torch.optim.SGD(model.parameters(), lr=…, momentum=0.9)",),
     "muon": ("torch.optim.Muon(matrices, lr=…)  # and AdamW for all other parameters",),
 }
+FUSED_LINES: dict[str, str] = {
+    "adamw": "torch.optim.AdamW(model.parameters(), lr=…, fused=True)",
+    "adam": "torch.optim.Adam(model.parameters(), lr=…, fused=True)",
+}
+FUSED_RISK = (
+    "none for the training: the same update, rounded in another order; parameters must be floating"
+    " point numbers on one kind of device"
+)
+"""torch.optim.AdamW, `fused` (docs of torch 2.13)."""
 
 
 def sharding_lines(layout: Layout) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from ..plan.plan import Plan
 from .answer import Change
 
 NO_RISK = "none that is known"
+SAME = 0.005
+"""A smaller share of the time, or of the cost, is not worth a figure."""
 UNTOLD = "nothing that was tried on this machine makes a difference that can be told"
 
 
@@ -81,6 +83,8 @@ def _deed(change: Change) -> str:
         return f"Lay it out as {plan.layout}"
     if change.kind == "optimizer":
         return f"Take {plan.optimizer} as the optimizer"
+    if change.kind == "fused_optimizer":
+        return f"Fuse torch's {plan.optimizer} (fused=True)"
     if change.kind == "offload":
         return f"Keep {' and '.join(plan.offloaded) or 'nothing'} in host memory"
     return change.text if change.kind in ("machine", "together") else _upper(change.text)
@@ -118,17 +122,34 @@ def saved_text(change: Change, today: Plan) -> str:
     if change.hours_saved is None or today.job is None:
         return _shares(change)
     hours, usd = change.hours_saved, change.usd_saved
-    time = format_duration(abs(hours)) if hours else "no time"
+    time = format_duration(abs(hours))
+    same_time = abs(change.time_saved_share or 0.0) < SAME
     if usd is None:
-        return f"saves {time}" if hours >= 0 else f"takes {time} more"
-    money = "no money" if abs(usd) < 0.005 else format_money(abs(usd))
-    if hours >= 0 and usd >= 0:
-        return f"saves {time} and {money} of {format_money(today.job.usd)}"
-    if hours <= 0 and usd <= 0:
+        if same_time:
+            return "takes the same time"
+        return f"saves {time}" if hours > 0 else f"takes {time} more"
+    money, whole = format_money(abs(usd)), format_money(today.job.usd)
+    same_cost = abs(change.cost_saved_share or 0.0) < SAME
+    if same_time and same_cost:
+        return "takes as long and costs as much"
+    if same_time or same_cost:
+        return _one_saved(None if same_time else hours, usd, time, money, whole)
+    if hours > 0 and usd > 0:
+        return f"saves {time} and {money} of {whole}"
+    if hours < 0 and usd < 0:
         return f"takes {time} and {money} more"
     if usd > 0:
-        return f"saves {money} of {format_money(today.job.usd)}, takes {time} more"
+        return f"saves {money} of {whole}, takes {time} more"
     return f"saves {time}, costs {money} more"
+
+
+def _one_saved(hours: float | None, usd: float, time: str, money: str, whole: str) -> str:
+    """Return what changes where the time (None) or the cost stays what it was."""
+    if hours is None and usd > 0:
+        return f"saves {money} of {whole} in the same time"
+    if hours is None:
+        return f"costs {money} more in the same time"
+    return f"saves {time} at the same cost" if hours > 0 else f"takes {time} more at the same cost"
 
 
 def _shares(change: Change) -> str:

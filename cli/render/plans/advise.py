@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ....catalog.text.quantity import format_memory_use, format_seconds
-from ..text.columns import packed, wrapped
+from ..text.columns import packed, wrapped, wrapped_options
 from ..text.grid import Column, Grid, markdown_table
 
 if TYPE_CHECKING:
@@ -95,8 +95,10 @@ def _change(mark: str, change: Change, width: int) -> Iterator[Text]:
     margin = " " * INDENT
     for line in wrapped(change.gain, width - INDENT):
         yield Text(margin + line)
-    for line in change.lines:
-        yield Text(margin + line, style="cyan")
+    for whole in change.lines:
+        lines = wrapped_options(whole, width - INDENT) if whole.startswith("--") else [whole]
+        for line in lines:
+            yield Text(margin + line, style="cyan")
     for line in wrapped(f"risk: {_risks(change)}", width - INDENT):
         yield Text(margin + line, style="dim")
 

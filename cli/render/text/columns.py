@@ -15,6 +15,8 @@ NARROWEST = 60
 WIDEST = 120
 GAP = "  "
 SEPARATOR = " · "
+CONTINUES = " \\"
+"""At the end of a line that a shell joins with the next."""
 
 
 def comfortable(width: int) -> int:
@@ -74,6 +76,20 @@ def wrapped(text: str, width: int) -> list[str]:
 
     console = Console(file=io.StringIO(), width=width)
     return [line.plain for line in Text(text).wrap(console, width, overflow="fold")]
+
+
+def wrapped_options(options: str, width: int) -> list[str]:
+    """Return options of a command as lines that a shell reads as one, each option whole."""
+    first, *others = options.split(" --")
+    lines = [first]
+    for option in others:
+        joined = f"{lines[-1]} --{option}"
+        if cell_len(joined) <= width - len(CONTINUES):
+            lines[-1] = joined
+        else:
+            lines[-1] += CONTINUES
+            lines.append(f"--{option}")
+    return lines
 
 
 def packed(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuplan.cli.render.text.columns import packed
+from gpuplan.cli.render.text.columns import packed, wrapped_options
 
 
 @pytest.mark.parametrize("separator", [" · ", "; ", ", "])
@@ -18,3 +18,12 @@ def test_a_line_keeps_to_its_width_with_what_ends_it(separator: str) -> None:
 
 def test_the_last_item_needs_no_room_behind_it() -> None:
     assert packed(["abc", "de"], width=7, indent=0, separator="; ") == ["abc; de"]
+
+
+def test_options_stay_whole_and_a_shell_reads_their_lines_as_one() -> None:
+    options = "--provider verda --instance '8x A100 SXM 80GB' --nodes 1 --layout dp8 --compile"
+    lines = wrapped_options(options, 50)
+    assert max(map(len, lines)) <= 50
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert "".join(line.removesuffix("\\") for line in lines) == options
+    assert wrapped_options(options, 100) == [options]

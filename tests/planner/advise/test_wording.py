@@ -1,0 +1,43 @@
+"""What a change saves, in words: no figure where nothing changes."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gpuplan.planner.advise.wording import saved_text
+
+HOURS, USD = 10.0, 100.0
+
+
+def told(*, hours: float, usd: float | None) -> str:
+    change = SimpleNamespace(
+        hours_saved=hours,
+        usd_saved=usd,
+        time_saved_share=hours / HOURS,
+        cost_saved_share=None if usd is None else usd / USD,
+    )
+    today = SimpleNamespace(job=SimpleNamespace(hours=HOURS, usd=USD))
+    return saved_text(cast("Any", change), cast("Any", today))
+
+
+@pytest.mark.parametrize(
+    ("hours", "usd", "text"),
+    [
+        (1.0, 10.0, "saves 60 min and $10 of $100"),
+        (-1.0, -10.0, "takes 60 min and $10 more"),
+        (-1.0, 10.0, "saves $10 of $100, takes 60 min more"),
+        (1.0, -10.0, "saves 60 min, costs $10 more"),
+        # A second of ten hours is nobody's reason.
+        (-1 / 3600, 10.0, "saves $10 of $100 in the same time"),
+        (1 / 3600, -10.0, "costs $10 more in the same time"),
+        (1.0, 0.2, "saves 60 min at the same cost"),
+        (-1.0, -0.2, "takes 60 min more at the same cost"),
+        (0.0, 0.0, "takes as long and costs as much"),
+        (1.0, None, "saves 60 min"),
+        (-1.0, None, "takes 60 min more"),
+        (0.0, None, "takes the same time"),
+    ],
+)
+def test_what_is_saved(hours: float, usd: float | None, text: str) -> None:
+    assert told(hours=hours, usd=usd) == text
