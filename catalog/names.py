@@ -10,10 +10,10 @@ import csv
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal, cast
 
-from .embedded import DATA_DIR, Catalogue, embedded_catalogue
+from .embedded import CURATED_DIR, DATA_DIR, Catalogue, embedded_catalogue
 from .errors import UsageError, did_you_mean
 from .types import CPU_PREFIX
 
@@ -23,6 +23,8 @@ VENDOR_WORDS = frozenset(
     {"nvidia", "tesla", "geforce", "amd", "instinct", "google", "aws", "intel"}
 )
 AZURE_START = "Standard_"
+SELLERS_WITH_NAMES = frozenset({"lambda", "verda", "vultr"})
+"""Small sellers whose machines have names of their own; others list accelerators by their model."""
 MADE_UP_END = "-on-demand"
 """Of names that the catalogue gives to types which their seller has no name for."""
 _LEFT_OUT = re.compile(r"SXM\d?|PCIe|NVL|\d+GB")
@@ -140,12 +142,43 @@ def short_instance(provider: str, name: str) -> str:
     >>> short_instance("azure", "Standard_ND96asr_v4"), short_instance("verda", "verda-b200-sxm")
     ('ND96asr_v4', 'b200-sxm')
     """
+    own = seller_name(provider, name)
+    if own is not None and own != name:
+        return own
     return name.removeprefix(AZURE_START).removeprefix(f"{provider}-").removesuffix(MADE_UP_END)
+
+
+def seller_name(provider: str, name: str) -> str | None:
+    """Return what the seller's own pages call an instance type.
+
+    None: the catalogue has it from a list of accelerators, and knows no name that its seller uses.
+
+    >>> seller_name("lambda", "lambda-gh200-on-demand"), seller_name("aws", "p5.48xlarge")
+    ('gpu_1x_gh200', 'p5.48xlarge')
+    >>> seller_name("jarvis-labs", "jarvis-labs-l4")
+    """
+    if not name.startswith(f"{provider}-") or (
+        (provider, name) not in embedded_catalogue().instances
+    ):
+        return name
+    return _seller_names().get((provider, name))
+
+
+def shown_instance(provider: str, name: str) -> str:
+    """Return an instance type as its seller knows it.
+
+    >>> shown_instance("jarvis-labs", "jarvis-labs-l4-on-demand")
+    'l4 (by accelerator)'
+    """
+    own = seller_name(provider, name)
+    return f"{short_instance(provider, name)} (by accelerator)" if own is None else own
 
 
 def instance_names(provider: str, name: str) -> frozenset[str]:
     """Return how an instance type may be typed, in lower case."""
-    return frozenset({name.casefold(), short_instance(provider, name).casefold()})
+    stripped = name.removeprefix(f"{provider}-").removesuffix(MADE_UP_END)
+    named = {name, stripped, short_instance(provider, name), shown_instance(provider, name)}
+    return frozenset(one.casefold() for one in named)
 
 
 def aliases_of(canonical: str) -> tuple[str, ...]:
@@ -311,3 +344,14 @@ def _folded(name: str) -> str:
 def _words(name: str) -> list[str]:
     words = [word for word in re.split(r"[\s_\-]+", name.strip().casefold()) if word]
     return [word for word in words if word not in VENDOR_WORDS]
+
+
+@cache
+def _seller_names() -> dict[tuple[str, str], str]:
+    """Return the one name of each type of the catalogue that has one, without patterns."""
+    with (CURATED_DIR / "seller_types.csv").open(newline="", encoding="utf-8") as file:
+        return {
+            (row["provider"], row["instance_type"]): row["seller_type"]
+            for row in csv.DictReader(file)
+            if row["provider"] in SELLERS_WITH_NAMES and not {"*", "?"} & {*row["seller_type"]}
+        }

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import PlainSerializer
 
 from ..embedded import Catalogue
+from ..names import seller_name
 from ..spot import SpotStatus, spot_status
 from ..types import CatalogueRow, Offer
 from ..vocabulary import OfferPurchase
@@ -39,6 +40,8 @@ class OfferLine(CatalogueRow):
     region: str
     jurisdiction: str | None
     instance_type: str
+    seller_name: str | None = None
+    """What the seller's own pages call it; None: it is rented by accelerator."""
     accelerator: str
     accelerators_per_node: float
     on_demand_usd_per_hour: Usd | None
@@ -235,6 +238,7 @@ def _offer_line(offer: Offer, catalogue: Catalogue) -> OfferLine:
     instance = catalogue.instance_of(offer)
     return OfferLine(
         **{name: getattr(offer, name) for name in _SHARED_WITH_OFFER},
+        seller_name=seller_name(offer.provider, offer.instance_type),
         jurisdiction=catalogue.jurisdiction_of(offer),
         accelerators_per_node=offer.accelerators,
         on_demand_usd_per_accelerator_hour=offer.usd_per_accelerator_hour("on-demand"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ...catalog.frozen import FrozenModel
+from ...catalog.names import shown_instance
 from ...catalog.text.money import format_money_range
 from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range, format_share
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
@@ -209,7 +210,8 @@ class Plan(FrozenModel):
         if offer.purchase == "committed" and offer.term_years is not None:
             bought += f" {offer.term_years:g}y"
         times = f"{self.nodes} × "  # noqa: RUF001
-        return f"{offer.provider} {times}{offer.instance_type}{where}{bought}"
+        name = shown_instance(offer.provider, offer.instance_type)
+        return f"{offer.provider} {times}{name}{where}{bought}"
 
     @property
     def devices(self) -> str:

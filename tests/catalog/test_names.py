@@ -2,13 +2,17 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.names import (
+    MADE_UP_END,
     aliases_of,
     assumption_about,
+    instance_names,
     match_accelerators,
     resolve_accelerator,
     resolve_provider,
     resolve_region,
+    seller_name,
     short_accelerator,
+    shown_instance,
 )
 from gpuplan.catalog.snapshot import load_catalogue
 
@@ -124,3 +128,17 @@ def test_an_instance_type_that_is_given_for_an_accelerator_is_told_what_it_has(n
             read(name)
         fix = caught.value.fix or ""
         assert "--instance" in fix and "H100-80GB-SXM:8" in fix
+
+
+def test_a_small_sellers_type_is_shown_by_the_name_of_its_pages_or_by_accelerator():
+    for provider, name in load_catalogue().instances:
+        shown = shown_instance(provider, name)
+        assert not shown.endswith(MADE_UP_END), (provider, name)
+        assert not shown.startswith(f"{provider}-"), (provider, name)
+        own = seller_name(provider, name)
+        assert shown == own or (own is None and shown.endswith(" (by accelerator)"))
+        assert {name.casefold(), shown.casefold()} <= instance_names(provider, name)
+
+
+def test_what_a_user_describes_keeps_its_name():
+    assert shown_instance("ours", "ours-h100-box") == "ours-h100-box"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....catalog.names import short_accelerator, short_instance
+from ....catalog.names import short_accelerator, short_instance, shown_instance
 from ....planner.plan.plan import AT_LEAST, Plan
 from ..text.wording import describe_spot, likely_spot_usd
 
@@ -45,4 +45,5 @@ def short_spot(plan: Plan) -> str:
 
 def _place(plan: Plan, place: str) -> str:
     provider, name = plan.offer.provider, plan.offer.instance_type
-    return place.replace(f" {TIMES} {name}", f"{TIMES}{short_instance(provider, name)}")
+    long = shown_instance(provider, name)
+    return place.replace(f" {TIMES} {long}", f"{TIMES}{short_instance(provider, name)}")
