@@ -19,7 +19,9 @@
         stage.py       how the machine was bought, and whether a task follows
         network.py     whether the network is the planned one
         processes.py   a process with all that it starts
+        patience.py    what may never come back, called with a time limit
         command.py     what starts training, asked to stop and ended
+        stuck.py       that not even a kill ends it: the guard's word to the timer
 
 It runs with the Python of a node alone: the standard library of 3.8, nothing of gpuplan.
 """

@@ -8,6 +8,7 @@ a program to read.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,20 +21,26 @@ from types import FrameType
 
 from . import folder
 from .decisions.handover import HAND_OVER
-from .decisions.session import ASK, KILL, Session
+from .decisions.session import ASK, KILL, LEAVE, Session
 from .decisions.spending import Attempt, open_account
 from .decisions.verdicts import NOTICE, OVER, STOPPED, Reading, Verdict
+from .node import stuck
 from .node.command import Command
 from .node.network import NetworkSeen, count_interfaces, shortfall
 from .node.notice import Notices
+from .node.patience import OneAtATime, within
 from .node.readings import boot_s
 from .node.stage import ON_DEMAND, SPOT, market, stage
 from .orders import Orders, OrdersError
-from .watch import Watch, stopwatch, within
+from .watch import Watch, stopwatch
 
 USAGE = 2
 GOES_ON = (HAND_OVER, "signal", NOTICE)
 """Why an attempt ended after which the run is to go on."""
+LOOK_WITHIN_S = 1.0
+"""How long the home of the node may take to say whether the run is to stop."""
+SAY_WITHIN_S = 5.0
+"""How long whoever reads the log may take to read a line."""
 FLUSH_TIMEOUT_S = 15.0
 """How long the folder of results may take to be written when all is over."""
 READ_TIMEOUT_S = 120.0
@@ -103,6 +110,7 @@ class Guard:
         self._orders = orders = orders if out else replace(orders, hand_over=None)
         self._out = out
         self._stop_file = Path(os.path.expanduser(orders.stop_file))
+        self._looking, self._is_wished = OneAtATime(), False
         self._command = Command(words, orders.grace_s)
         self._signal: int | None = None
         self._attempts: list[Attempt] = []
@@ -189,6 +197,9 @@ class Guard:
                 self._command.ask_to_stop(by_file=self._by_file(reading))
             elif action == KILL:
                 self._command.kill()
+            elif action == LEAVE:
+                within(FLUSH_TIMEOUT_S, stuck.note)
+                return -signal.SIGKILL
 
     def _tick(self, reading: Reading) -> str | None:
         had = self._session.projection
@@ -196,7 +207,7 @@ class Guard:
             paid_s=self._paid_s(),
             running_s=self._running_s(),
             reading=reading,
-            stop_asked=self._out is not None and self._stop_file.exists(),
+            stop_asked=self._stop_asked(),
             signal_number=self._signal,
             notice=None if self._notices is None else self._notices.seen,
         )
@@ -208,6 +219,16 @@ class Guard:
         if self._watch is not None:
             self._watch.state = self._state(reading.step, None)
         return action
+
+    def _stop_asked(self) -> bool:
+        """Return whether the user wants the run to stop, as far as the disk says it."""
+
+        def look() -> None:
+            self._is_wished = self._stop_file.exists()
+
+        if self._out is not None:
+            self._looking.within(LOOK_WITHIN_S, look)
+        return self._is_wished
 
     def _by_file(self, reading: Reading) -> bool:
         """Return whether the runner polls the stop file; on other nodes that is assumed."""
@@ -244,15 +265,14 @@ class Guard:
                 time.sleep(min(self._orders.poll_s, notices.left_s))
 
     def _say_last(self, state: dict) -> None:
-        sys.stdout.write(f"gpuplan-guard: {json.dumps(state)}\n")
-        sys.stdout.flush()
+        _print(f"gpuplan-guard: {json.dumps(state)}", FLUSH_TIMEOUT_S)
 
     def _tell_record(self, out: Path) -> None:
         """Put the run record into the log, which is read where the folder is not."""
         found: list[str] = []
         within(FLUSH_TIMEOUT_S, lambda: found.append(folder.run_record(out, self._orders.run_id)))
         if found and found[0]:
-            sys.stdout.write(f"gpuplan-record: {found[0]}\n")
+            _print(f"gpuplan-record: {found[0]}", FLUSH_TIMEOUT_S)
 
     def _exit_code(self, verdict: Verdict, code: int) -> int:
         in_good_order = code == 0 and verdict.exit_code in (0, STOPPED)
@@ -329,5 +349,29 @@ class Guard:
 
 def say(text: str) -> None:
     """Print one line for the user."""
-    sys.stdout.write(f"gpuplan: {text}\n")
-    sys.stdout.flush()
+    _print(f"gpuplan: {text}", SAY_WITHIN_S)
+
+
+_PRINTING = OneAtATime()
+
+
+def _print(line: str, within_s: float) -> None:
+    """Print a line; without it where nobody reads on, as limits hold then too."""
+
+    def write() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            _write(f"{line}\n")
+
+    _PRINTING.within(within_s, write)
+
+
+def _write(text: str) -> None:
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):
+        sys.stdout.write(text)
+        return
+    # Not through the buffer of sys.stdout: a thread that waits there keeps Python from ending.
+    left = text.encode()
+    while left:
+        left = left[os.write(number, left) :]

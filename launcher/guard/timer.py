@@ -25,13 +25,14 @@ from typing import Any
 from .decisions.limits import END, STOP_SETUP, Countdown, Limits, limits
 from .decisions.verdicts import STOPPED
 from .main import at_place, place, say
-from .node.processes import descendants, is_alive, kill, started_with
+from .node import stuck
+from .node.patience import OneAtATime
+from .node.processes import descendants, is_alive, kill, run_within, started_with
 from .node.readings import boot_s
+from .node.stuck import FOLDER
 from .orders import Orders, OrdersError
 from .watch import stopwatch
 
-FOLDER = "gpuplan-timer"
-"""Below the home of a node."""
 LOG, STATE = "log", "state.json"
 AFTER_REBOOT = "reboot"
 """Instead of the shell's number: go on with what was counted before."""
@@ -43,6 +44,9 @@ KILL_AFTER_S = 5.0
 LAST_S = 60.0
 """Beyond the grace of a checkpoint, for the guard to write how the run ended."""
 COMMAND_WITHIN_S = 30.0
+LOOK_WITHIN_S = 10.0
+DISK_WITHIN_S = 5.0
+"""How long the disk may take for a line: one that hangs stops no clock."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where `shutdown` is: a user's own PATH need not hold it, nor sudo have one of its own."""
 
@@ -64,6 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     shell = None if again else int(arguments[1])
     home = Path(os.path.expanduser("~")) / FOLDER
     home.mkdir(exist_ok=True)
+    stuck.forget()
     for pid in started_with(SUBCOMMAND, str(path)):
         if pid != os.getpid():
             kill(pid, signal.SIGKILL)
@@ -93,6 +98,10 @@ class Timer:
         self._shell = shell
         self._shell_born = None if shell is None else is_alive(shell)
         self._wrote_s = -STATE_EVERY_S
+        self._writing, self._telling = OneAtATime(), OneAtATime()
+        self._looking, self._is_stuck = OneAtATime(), False
+        self._finding = OneAtATime()
+        self._found: list[int] = []
 
     def run(self, before: dict[str, Any] | None) -> None:
         """Count until the machine is ended.
@@ -111,7 +120,12 @@ class Timer:
         while True:
             now_s = used_s + since_s()
             self._write_state(cloud, held, now_s)
-            action = countdown.tick(now_s, setting_up=self._sets_up(), guarded=bool(self._guards()))
+            action = countdown.tick(
+                now_s,
+                setting_up=self._sets_up(),
+                guarded=bool(self._guards()),
+                stuck=self._sees_stuck(),
+            )
             if action == STOP_SETUP:
                 self._stop_setup(countdown.why, held.setup_why, powers_off)
             elif action == END:
@@ -139,8 +153,20 @@ class Timer:
         # A number is given again once its process is gone: the time of its start tells.
         return self._shell is not None and self._shell_born == is_alive(self._shell) is not None
 
+    def _sees_stuck(self) -> bool:
+        def look() -> None:
+            self._is_stuck = stuck.is_noted()
+
+        self._looking.within(DISK_WITHIN_S, look)
+        return self._is_stuck
+
     def _guards(self) -> list[int]:
-        return started_with(str(self._path), "--")
+        def find() -> None:
+            self._found = started_with(str(self._path), "--")
+
+        # The command of a process that hangs in the kernel may be as long in coming.
+        self._finding.within(LOOK_WITHIN_S, find)
+        return self._found
 
     def _stop_setup(self, text: str, why: str, powers_off: bool) -> None:
         shell = self._shell
@@ -152,7 +178,8 @@ class Timer:
         self._tell(f"{text} and was stopped; {after}.", said)
         # Read from the job's log as the guard's own word: a limit ended this run, not a fault.
         verdict = {"why": why, "text": f"{text} and was stopped", "exit_code": STOPPED}
-        _append(said, f"gpuplan-guard: {json.dumps({'verdict': verdict})}")
+        word = f"gpuplan-guard: {json.dumps({'verdict': verdict})}"
+        self._telling.within(DISK_WITHIN_S, lambda: _append(said, word))
         left = [*descendants(shell), shell]
         for pid in left[:-1]:
             kill(pid, signal.SIGTERM)
@@ -195,6 +222,9 @@ class Timer:
             return
         self._wrote_s = used_s
         text = json.dumps({"cloud": cloud, "limits": asdict(held), "used_s": used_s})
+        self._writing.within(DISK_WITHIN_S, lambda: self._replace_state(text))
+
+    def _replace_state(self, text: str) -> None:
         try:
             with (self._home / f"{STATE}.new").open("w", encoding="utf-8") as stream:
                 stream.write(text)
@@ -207,8 +237,12 @@ class Timer:
 
     def _tell(self, text: str, *others: Path) -> None:
         """Write a line to the log, and to where the user can read it."""
-        for path in (self._home / LOG, *others):
-            _append(path, f"gpuplan: {text}")
+
+        def write() -> None:
+            for path in (self._home / LOG, *others):
+                _append(path, f"gpuplan: {text}")
+
+        self._telling.within(DISK_WITHIN_S, write)
 
 
 def _append(path: Path, line: str) -> None:
@@ -252,18 +286,14 @@ def _at_reboot(line: str | None) -> None:
     """Let cron start the timer after a reboot, or no more; without cron nothing happens."""
     mark = f"# {FOLDER}"
     try:
-        listed = subprocess.run(
-            ["crontab", "-l"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=COMMAND_WITHIN_S,
-        ).stdout.decode()
+        code, said = run_within(["crontab", "-l"], COMMAND_WITHIN_S)
+        # Where there is none yet, it says so and fails.
+        listed = said.decode() if code == 0 else ""
         kept = [one for one in listed.splitlines() if not one.endswith(mark)]
         wanted = [*kept, *([] if line is None else [f"{line} {mark}"])]
         text = "".join(f"{one}\n" for one in wanted)
         if text != listed:
-            subprocess.run(["crontab", "-"], input=text.encode(), timeout=COMMAND_WITHIN_S)
+            run_within(["crontab", "-"], COMMAND_WITHIN_S, given=text.encode())
     except (OSError, ValueError, subprocess.SubprocessError):
         return
 
@@ -271,15 +301,10 @@ def _at_reboot(line: str | None) -> None:
 def _run(words: Sequence[str]) -> str:
     """Run a command and return what is to be said of it."""
     try:
-        done = subprocess.run(
-            list(words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=COMMAND_WITHIN_S,
-            env={**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"},
-        )
-        said = done.stdout.decode("utf-8", "replace").strip()
-        return f"{' '.join(words)} ended with {done.returncode}{said and ': ' + said}"
+        path = f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
+        variables = {**os.environ, "PATH": path}
+        code, written = run_within(words, COMMAND_WITHIN_S, variables=variables, errors=True)
+        said = written.decode("utf-8", "replace").strip()
+        return f"{' '.join(words)} ended with {code}{said and ': ' + said}"
     except (OSError, subprocess.SubprocessError) as error:
         return f"{' '.join(words)} could not be run: {error}"

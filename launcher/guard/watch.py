@@ -111,23 +111,6 @@ class Watch:
             self._say(problem)
 
 
-def within(seconds: float, action: Callable[[], None]) -> str | None:
-    """Call something that uses files, with a time limit; return what went wrong, or None."""
-    problems = ["it took too long"]
-
-    def act() -> None:
-        try:
-            action()
-            problems.clear()
-        except (OSError, ValueError) as error:
-            problems[:] = [str(error)]
-
-    thread = threading.Thread(target=act, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return problems[0] if problems else None
-
-
 def stopwatch(clock: Callable[[], float] = time.monotonic) -> Callable[[], float]:
     """Return a clock that begins at zero."""
     began_s = clock()

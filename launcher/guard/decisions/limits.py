@@ -34,6 +34,8 @@ class Limits:
     """Without a set-up or a guard in progress."""
     end_s: float | None
     """Since the machine began to cost, whatever runs on it; None where nothing limits it."""
+    after_stuck_s: float = 0.0
+    """From a run that cannot be killed to the end of the machine: for what uploads beside it."""
 
 
 def limits(orders: Orders, timer: TimerOrders, *, began_s: float, used_s: float) -> Limits:
@@ -58,6 +60,7 @@ def limits(orders: Orders, timer: TimerOrders, *, began_s: float, used_s: float)
         after_setup_s=timer.after_setup_s,
         unowned_s=timer.unowned_s,
         end_s=end_s(orders, timer, began_s=began_s),
+        after_stuck_s=timer.margin_s,
     )
 
 
@@ -106,16 +109,20 @@ class Countdown:
         self._owned_at_s = used_s
         self._end_s = held.end_s
         self._stopped_setup = False
+        self._stuck_at_s: float | None = None
         self.why = ""
         """The reason for the last action, for the user."""
 
-    def tick(self, now_s: float, *, setting_up: bool, guarded: bool) -> str | None:
+    def tick(
+        self, now_s: float, *, setting_up: bool, guarded: bool, stuck: bool = False
+    ) -> str | None:
         """Return STOP_SETUP once when set-up is to be stopped, END when the machine is to end.
 
         Args:
             now_s: how long the machine has cost.
             setting_up: whether the shell of the set-up lives.
             guarded: whether a guard runs.
+            stuck: whether a guard has found that its run cannot be killed.
         """
         if setting_up or guarded:
             self._owned_at_s = now_s
@@ -126,6 +133,11 @@ class Countdown:
         if now_s - self._owned_at_s >= self._held.unowned_s:
             for_s = _hours(self._held.unowned_s)
             self.why = f"neither set-up nor a run was in progress for {for_s}"
+            return END
+        if stuck and self._stuck_at_s is None:
+            self._stuck_at_s = now_s
+        if self._stuck_at_s is not None and now_s - self._stuck_at_s >= self._held.after_stuck_s:
+            self.why = "its run does not end even when it is killed"
             return END
         if setting_up and not self._stopped_setup and self._setup_is_over(now_s):
             self._stopped_setup = True

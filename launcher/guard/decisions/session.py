@@ -12,7 +12,10 @@ from .projection import Projected, project
 from .spending import Account
 from .verdicts import Reading, Verdict
 
-ASK, KILL = "ask", "kill"
+ASK, KILL, LEAVE = "ask", "kill", "leave"
+LEAVE_AFTER_S = 60.0
+"""From SIGKILL until a command that has not ended is left: the kernel frees a large memory in
+seconds, and what waits for a device that does not answer never ends."""
 
 
 class Session:
@@ -31,6 +34,7 @@ class Session:
         self._account = account
         self._lag_s = lag_s
         self._kill_at_s: float | None = None
+        self._leave_at_s: float | None = None
         self.verdict: Verdict | None = None
         self.projection: Projected | None = None
 
@@ -45,6 +49,8 @@ class Session:
         notice: Notice | None = None,
     ) -> str | None:
         """Return ASK once when the command is to stop, KILL when it has not; else None.
+
+        LEAVE when it has not ended even so.
 
         Args:
             paid_s: since the attempt began to cost.
@@ -70,12 +76,21 @@ class Session:
             return ASK
         if self._kill_at_s is not None and running_s >= self._kill_at_s:
             self._kill_at_s = None
+            self._leave_at_s = running_s + LEAVE_AFTER_S
             self.verdict = replace(
                 self.verdict,
                 text=f"{self.verdict.text} It did not stop in time and was killed: what it had not"
                 " saved is lost.",
             )
             return KILL
+        if self._leave_at_s is not None and running_s >= self._leave_at_s:
+            self._leave_at_s = None
+            self.verdict = replace(
+                self.verdict,
+                text=f"{self.verdict.text} It does not end even so: it waits for a device or a disk"
+                " that does not answer. The timer ends this machine; `gpuplan down` does so now.",
+            )
+            return LEAVE
         return None
 
     def ended(

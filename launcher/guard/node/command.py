@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .patience import within
 from .processes import descendants, end_with_parent, marked_processes, signal_group
 
 STOP_VARIABLE = "GPUPLAN_STOP_FILE"
@@ -18,6 +19,7 @@ STOP_VARIABLE = "GPUPLAN_STOP_FILE"
 TORCHRUN_VARIABLE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 """Seconds that torchrun gives its processes after SIGTERM, where torch is new enough; else 30."""
 NOT_STARTED = 127
+MARKED_WITHIN_S = 10.0
 
 
 class Command:
@@ -86,11 +88,20 @@ class Command:
         # Once it has ended, its number may be another's, but not while its group has members.
         left = descendants(pid) if self._process.returncode is None else []
         signal_group(pid, signal.SIGKILL)
-        for one in (*left, *marked_processes(STOP_VARIABLE, str(self._stop_file))):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(one, signal.SIGKILL)
+        _kill_all(left)
+        # The variables of a process that hangs in the kernel may never be read.
+        within(
+            MARKED_WITHIN_S,
+            lambda: _kill_all(marked_processes(STOP_VARIABLE, str(self._stop_file))),
+        )
 
     def close(self) -> None:
         """Kill what is left of it, and remove the file."""
         self.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        within(MARKED_WITHIN_S, lambda: shutil.rmtree(self._folder, ignore_errors=True))
+
+
+def _kill_all(processes: Sequence[int]) -> None:
+    for one in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(one, signal.SIGKILL)

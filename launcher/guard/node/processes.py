@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
@@ -78,13 +79,39 @@ def kill(pid: int, number: int) -> None:
         return
     except PermissionError:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(
-                ["sudo", "-n", "kill", f"-{int(number)}", str(pid)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=10.0,
-            )
+            run_within(["sudo", "-n", "kill", f"-{int(number)}", str(pid)], 10.0)
+
+
+def run_within(
+    words: Sequence[str],
+    seconds: float,
+    *,
+    given: bytes = b"",
+    variables: Mapping[str, str] | None = None,
+    errors: bool = False,
+) -> tuple[int, bytes]:
+    """Run a command and return how it ended and what it wrote, with its errors if asked.
+
+    One that has not ended in time is killed and left: `subprocess.run` waits for it then, and one
+    that hangs in the kernel (nvidia-smi where a GPU has fallen off its bus) never ends.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it did not end in time.
+    """
+    process = subprocess.Popen(
+        list(words),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if errors else subprocess.DEVNULL,
+        env=variables,
+    )
+    try:
+        said, _ = process.communicate(given, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, said
 
 
 def end_with_parent() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..orders import Busy
+from .processes import run_within
 
 METRICS_FILE = "metrics.jsonl"
 HEARTBEATS = "heartbeats"
@@ -153,16 +154,11 @@ class Devices:
 def devices_busy() -> float | None:
     """Return how busy the devices are now, as a fraction; None where it is not known."""
     try:
-        done = subprocess.run(
-            DEVICES,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=DEVICES_WITHIN_S,
-            check=True,
-        )
-        shares = [float(line) / 100 for line in done.stdout.decode().splitlines()]
+        code, said = run_within(DEVICES, DEVICES_WITHIN_S)
+        shares = [float(line) / 100 for line in said.decode().splitlines()]
     except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    if code != 0:
         return None
     return sum(shares) / len(shares) if shares else None
 

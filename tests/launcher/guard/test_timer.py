@@ -322,3 +322,21 @@ def test_without_orders_set_up_goes_on_and_says_that_nothing_ends_the_machine(no
     said, _ = shell.communicate(timeout=WITHIN_S)
     assert shell.returncode == 0
     assert "set up" in said and "this machine does not end itself" in said
+
+
+def test_a_run_that_cannot_be_killed_ends_its_machine(node: Timed) -> None:
+    node.timer(margin_s=0.3)
+    stuck = node.log.with_name("stuck")
+    stuck.parent.mkdir()
+    stuck.touch()
+    shell = subprocess.Popen(["sleep", "60"])
+    try:
+        node.begin(shell.pid)
+        node.timer_pid()
+        assert not stuck.exists(), "of an earlier job"
+        stuck.touch()
+        wait(node.off.exists, "it was not ended")
+        assert "even when it is killed" in node.log.read_text()
+    finally:
+        shell.kill()
+        shell.wait()

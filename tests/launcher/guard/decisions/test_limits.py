@@ -1,5 +1,7 @@
 """How long a machine may exist: arithmetic, and the count of a timer, without a clock."""
 
+from dataclasses import replace
+
 import pytest
 from guards import NOW_S, STEP, make_orders
 from hypothesis import given
@@ -101,6 +103,19 @@ def test_a_run_under_its_guard_is_left_alone_until_the_last_limit() -> None:
     endless = Countdown(Limits(100.0, "setup", 20.0, 300.0, None), used_s=0.0)
     for now_s in range(0, 10**7, 10**4):
         assert endless.tick(float(now_s), setting_up=False, guarded=True) is None
+
+
+def test_a_machine_whose_run_cannot_be_killed_ends_once_all_is_uploaded() -> None:
+    held = replace(HELD, end_s=None, after_stuck_s=30.0)
+    for guarded in (True, False):
+        count = Countdown(held, used_s=0.0)
+        assert count.tick(10.0, setting_up=False, guarded=True) is None
+        assert count.tick(20.0, setting_up=False, guarded=guarded, stuck=True) is None
+        assert count.tick(49.0, setting_up=False, guarded=guarded, stuck=True) is None
+        assert count.tick(50.0, setting_up=False, guarded=guarded, stuck=True) == END
+        assert "even when it is killed" in count.why
+    orders = make_orders()
+    assert limits(orders, TIMER, began_s=NOW_S, used_s=0.0).after_stuck_s == TIMER.margin_s
 
 
 def test_orders_with_a_timer_read_back() -> None:

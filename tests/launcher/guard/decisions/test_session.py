@@ -8,7 +8,7 @@ from guards import NOW_S, STEP, make_account, make_orders
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuplan.launcher.guard.decisions.session import ASK, KILL, Session
+from gpuplan.launcher.guard.decisions.session import ASK, KILL, LEAVE, LEAVE_AFTER_S, Session
 from gpuplan.launcher.guard.decisions.verdicts import Reading, grace_s
 from gpuplan.launcher.guard.node.notice import Notice
 from gpuplan.launcher.guard.orders import Busy, Orders
@@ -206,11 +206,13 @@ def test_a_command_is_asked_once_and_killed_once(checkpoint_s: float | None, ste
         for at_s in range(0, 12_000, 10)
     ]
     done = [(at_s * 10, one) for at_s, one in enumerate(actions) if one is not None]
-    (first, ask), (last, kill) = done
-    assert (first, ask, kill) == (0, ASK, KILL)
+    (first, ask), (last, kill), (left, leave) = done
+    assert (first, ask, kill, leave) == (0, ASK, KILL, LEAVE)
+    assert LEAVE_AFTER_S <= left - last < LEAVE_AFTER_S + 10
     grace = 600.0 if checkpoint_s is None else max(60.0, 3 * (checkpoint_s + step_s) + 30.0)
     assert grace <= last < grace + 10
     assert session.verdict is not None and "killed" in session.verdict.text
+    assert "does not end even so" in session.verdict.text
 
 
 @pytest.mark.parametrize(
