@@ -12,8 +12,19 @@ WIDTH, HEADS = 32, 4
 DROPPED = 0.25
 
 
+@torch.compiler.disable
+def note(name: str, found: Tensor) -> None:
+    """Append a mask of this rank to a file."""
+    folder = os.environ.get("MASKS")
+    # Not where a run only looks at the loss, on tensors without data.
+    if folder and not isinstance(found, FakeTensor):
+        path = Path(folder) / f"{name}-{os.environ.get('RANK', '0')}.pt"
+        masks = torch.load(path) if path.exists() else []
+        torch.save([*masks, (found == 0).detach().clone()], path)
+
+
 class Noted(nn.Dropout):
-    """Appends the first masks of a rank to a file."""
+    """Notes the masks that it draws."""
 
     def __init__(self, name: str):
         super().__init__(DROPPED)
@@ -21,18 +32,29 @@ class Noted(nn.Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         found = super().forward(input)
-        folder = os.environ.get("MASKS")
-        # Not where a run only looks at the loss, on tensors without data.
-        if self.training and folder and not isinstance(found, FakeTensor):
-            path = Path(folder) / f"{self.name}-{os.environ.get('RANK', '0')}.pt"
-            masks = torch.load(path) if path.exists() else []
-            torch.save([*masks, (found == 0).detach().clone()], path)
+        if self.training:
+            note(self.name, found)
+        return found
+
+
+class Function(nn.Module):
+    """Drops by a function, and notes the masks that it draws."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = F.dropout(x, DROPPED, self.training)
+        if self.training:
+            note(self.name, found)
         return found
 
 
 class Block(nn.Module):
     def __init__(self, number: int):
         super().__init__()
+        self.number = number
         self.query_key_value = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.out = nn.Linear(WIDTH, WIDTH)
         # Split and whole features, of the same shape, in one line of code.
@@ -40,6 +62,7 @@ class Block(nn.Module):
             nn.Linear(WIDTH, 2 * WIDTH),
             nn.Tanh(),
             Noted(f"split{number}"),
+            Function(f"function{number}"),
             nn.Linear(2 * WIDTH, WIDTH),
             Noted(f"whole{number}"),
         )
@@ -49,6 +72,13 @@ class Block(nn.Module):
             one(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
             for one in self.query_key_value
         ]
+        if self.training:
+            # Of these values, what attention gives is its weights, without those that it dropped.
+            values = torch.eye(x.shape[1]).expand(*heads[0].shape[:2], -1, -1)
+            note(
+                f"attention{self.number}",
+                F.scaled_dot_product_attention(*heads[:2], values, dropout_p=DROPPED),
+            )
         mixed = F.scaled_dot_product_attention(*heads, dropout_p=0.1, is_causal=True)
         x = x + F.dropout(self.out(mixed.transpose(1, 2).flatten(2)), 0.1, self.training)
         return x + self.ffn(x)
@@ -88,5 +118,5 @@ def tensor_parallel_plan() -> dict[str, str]:
         "blocks.*.query_key_value.*": "colwise",
         "blocks.*.out": "rowwise",
         "blocks.*.ffn.0": "colwise",
-        "blocks.*.ffn.3": "rowwise",
+        "blocks.*.ffn.4": "rowwise",
     }

@@ -41,6 +41,8 @@ DROPOUTS: dict[Any, tuple[int, str]] = {
 ALIKE = 1e-6
 """Relative difference of two sums below which tensors are taken to be the same."""
 MOST_FRAMES = 32
+TORCHS_OWN = "torchs_own"
+"""Attribute of what stands in the place of one of torch's functions: that function."""
 LARGEST_SEED = 2**48
 
 
@@ -66,6 +68,8 @@ class SplitDropout(TorchFunctionMode):
     ) -> Any:
         """Call a function of torch; one that drops, with the random numbers that are due."""
         kwargs = kwargs or {}
+        # torch's own code names the function by what stands in its place.
+        func = getattr(func, TORCHS_OWN, func)
         if func not in DROPOUTS or not _drops(func, args, kwargs) or self.rests():
             return func(*args, **kwargs)
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
@@ -109,9 +113,11 @@ def split_dropout(model: nn.Module, mesh: DeviceMesh, *, compiled: bool = False)
         model: of this rank.
         mesh: of the tensor ranks.
         compiled: whether blocks are to be compiled. Compiled code knows of no such mode, so it
-            breaks off for each dropout that is a module; one that is a function stays in it.
+            breaks off for each dropout that drops something, whether a module or a function.
     """
     mode = SplitDropout(mesh)
+    if compiled:
+        _break_off_at_functions(mode)
     for module in model.modules():
         if not compiled:
             module.forward = partial(_inside, mode, module.forward)
@@ -127,8 +133,38 @@ def _inside(mode: SplitDropout, forward: Callable[..., Any], *args: Any, **kwarg
         return forward(*args, **kwargs)
 
 
-def _drops(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+def _break_off_at_functions(mode: SplitDropout) -> None:
+    """Let compiled code call functions that drop as they are, wherever the model looks them up.
+
+    For the rest of the process, which trains this model alone. One that drops nothing, such as
+    attention without dropout, stays in the compiled code.
+    """
+    # The compiler looks torch's functions up by name, once: it has to find torch's own there.
+    torch.compile(functional.relu, backend="eager")(torch.zeros(1))
+    for func in DROPOUTS:
+        name = func.__name__
+        if getattr(functional, name, None) is func:
+            setattr(functional, name, _breaking(mode, func))
+
+
+def _breaking(mode: SplitDropout, func: Any) -> Callable[..., Any]:
     place, name = DROPOUTS[func]
+    by_hand = torch.compiler.disable(partial(_inside, mode, func))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _drops_by(place, name, args, kwargs):
+            return by_hand(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    setattr(call, TORCHS_OWN, func)
+    return call
+
+
+def _drops(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return _drops_by(*DROPOUTS[func], args, kwargs)
+
+
+def _drops_by(place: int, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     usual = 0.0 if name == "dropout_p" else 0.5
     share = args[place] if len(args) > place else kwargs.get(name, usual)
     if name == "dropout_p":

@@ -94,9 +94,16 @@ def test_parts_have_other_masks_in_compiled_blocks_too(
     monkeypatch.setenv("MASKS", str(tmp_path))
     _train(tmp_path, TP2, compile=True, recompute=recompute)
     for block in range(2):
-        mine, others = (masks(tmp_path, f"split{block}", rank) for rank in range(2))
+        for kind in ("split", "attention"):
+            mine, others = (masks(tmp_path, f"{kind}{block}", rank) for rank in range(2))
+            agreeing = (mine == others).double().mean().item()
+            assert agreeing == pytest.approx(DROPPED**2 + (1 - DROPPED) ** 2, abs=0.016)
+        mine, others = (masks(tmp_path, f"function{block}", rank) for rank in range(2))
+        # Where a dropout before it has dropped already, both are 0.
+        dropped = 1 - (1 - DROPPED) ** 2
         agreeing = (mine == others).double().mean().item()
-        assert agreeing == pytest.approx(DROPPED**2 + (1 - DROPPED) ** 2, abs=0.016)
+        assert agreeing == pytest.approx(dropped**2 + (1 - dropped) ** 2, abs=0.02)
+        mine, others = (masks(tmp_path, f"split{block}", rank) for rank in range(2))
         assert torch.equal(*(masks(tmp_path, f"whole{block}", rank) for rank in range(2)))
         if recompute == "full":
             assert len(mine) == 2 * 2 * STEPS, "a block is computed twice for each micro-batch"
