@@ -7,13 +7,13 @@ it is changed from here, as soon as the machines are up. Only where their disks 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from ...catalog.errors import GpuplanError
 from ..labels import slug
 from ..store.launch_record import LaunchRecord
+from .looking import Looking
 
 POLL_S = 20.0
 """How often machines that start are looked for: EC2 boots one in about a minute."""
@@ -59,15 +59,15 @@ class TerminateOnPowerOff:
         """
         self._run, self._nodes = slug(record.run), record.nodes
         self._regions = _regions(record)
-        self._set_terminate, self._tell, self._poll_s = set_terminate, tell, poll_s
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._set_terminate, self._tell = set_terminate, tell
+        self._looking = Looking(
+            self._ask, every_s=poll_s, join_s=JOIN_S, is_wanted=bool(self._regions)
+        )
         self._is_set = False
 
     def __enter__(self) -> TerminateOnPowerOff:
         """Begin to look for machines."""
-        if self._regions:
-            self._thread.start()
+        self._looking.__enter__()
         return self
 
     def __exit__(
@@ -77,13 +77,8 @@ class TerminateOnPowerOff:
         traceback: TracebackType | None,
     ) -> None:
         """Set it a last time where it is not set for all machines, and say so if that fails."""
-        if not self._regions:
-            return
-        self._over.set()
-        if kind is not None:
-            return
-        self._thread.join(JOIN_S)
-        if self._is_set:
+        self._looking.__exit__(kind, error, traceback)
+        if kind is not None or self._is_set or not self._regions:
             return
         try:
             if self._ask():
@@ -95,13 +90,6 @@ class TerminateOnPowerOff:
             "Should these machines power themselves off, EC2 stops them and their disks stay"
             f" billed, as that could not be changed to terminate: {why}"
         )
-
-    def _watch(self) -> None:
-        while not self._is_set and not self._over.wait(self._poll_s):
-            try:
-                self._ask()
-            except GpuplanError:
-                continue  # The last try says why.
 
     def _ask(self) -> bool:
         self._is_set = len(self._set_terminate(self._run, self._regions)) >= self._nodes

@@ -6,9 +6,7 @@ So every command that looks at such a launch holds it to its limits, one that fo
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +20,7 @@ from ..store.accounting import ZERO, attempt_usd
 from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
 from .engine import EngineError, EngineJob
+from .looking import Looking, WaitFor
 from .machines import newest_job
 
 WITHOUT_MACHINES = ("waiting", "recovering")
@@ -96,16 +95,20 @@ class Watch:
         context: LaunchContext,
         record: LaunchRecord,
         *,
-        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+        wait: WaitFor = threading.Event.wait,
     ) -> None:
         """Prepare it; only a managed job with limits is looked at."""
         self.passed: Passed | None = None
         self._context = context
         self._record = record
         self._orders = orders_of(record) if record.managed else None
-        self._wait = wait
-        self._left = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="waiting-job", daemon=True)
+        self._looking = Looking(
+            self._is_over,
+            every_s=LOOK_EVERY_S,
+            join_s=LOOK_EVERY_S,
+            is_wanted=self._is_limited,
+            wait=wait,
+        )
 
     @property
     def _is_limited(self) -> bool:
@@ -114,8 +117,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         """Begin to look."""
-        if self._is_limited:
-            self._thread.start()
+        self._looking.__enter__()
         return self
 
     def __exit__(
@@ -125,9 +127,7 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         """Look no more."""
-        self._left.set()
-        if self._thread.is_alive() and kind is None:
-            self._thread.join(LOOK_EVERY_S)
+        self._looking.__exit__(kind, error, trace)
 
     def look(self) -> None:
         """Cancel the job if it waits beyond its limits."""
@@ -145,7 +145,6 @@ class Watch:
             self.passed = None
             raise
 
-    def _run(self) -> None:
-        while self.passed is None and not self._wait(self._left, LOOK_EVERY_S):
-            with contextlib.suppress(EngineError):  # What follows the log says it, if it lasts.
-                self.look()
+    def _is_over(self) -> bool:
+        self.look()
+        return self.passed is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,9 @@ def test_a_look_that_fails_is_tried_again(
         return jobs()
 
     monkeypatch.setattr(engine, "managed_jobs", managed_jobs)
-    watch = Watch(context, record, wait=lambda _left, _seconds: False)
-    watch._run()
+    with Watch(context, record, wait=lambda left, _seconds: left.is_set()) as watch:
+        last_s = time.monotonic() + 60
+        while watch.passed is None and time.monotonic() < last_s:
+            time.sleep(0.001)
     assert watch.passed is not None
     assert watch.passed.why == "deadline"
