@@ -33,7 +33,7 @@ from .answer.infeasible import (
     tried_without_precision,
 )
 from .answer.notes import no_terms_note, offload_note, question_notes, too_many_for_a_block
-from .answer.own_machine import own_machine_notes
+from .answer.own_machine import own_machine_notes, own_machine_reach
 from .answer.ranking import rank
 from .answer.whole_plans import WholePlans
 from .candidate import Candidate
@@ -258,7 +258,12 @@ def _notes_of_chosen(best: Answer, profile: Profile, whole: WholePlans) -> tuple
     With what is known of whether so many machines can be had, where they are many.
     """
     if best.recommended is None:
-        return ()
+        first = best.plans[:1]
+        return tuple(
+            note
+            for plan in first
+            for note in own_machine_reach(plan, whole.candidate(plan.id), profile)
+        )
     plan = next(one for one in best.plans if one.id == best.recommended.id)
     candidate = whole.candidate(plan.id)
     own = tuple(own_machine_notes(plan, candidate, profile))

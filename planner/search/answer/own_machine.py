@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ....catalog.text.quantity import format_duration
@@ -9,6 +10,7 @@ from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
 from ...cost.whole_job import start_up_s
 from ...plan.plan import Plan
+from ..batch_rule import FEWEST_STEPS
 from ..candidate import Candidate
 
 FLOPS_PER_S = 20e9
@@ -31,12 +33,16 @@ def own_machine_s(plan: Plan, candidate: Candidate, profile: Profile) -> float |
     """
     if candidate.steps is None or candidate.limited_by is not None:
         return None
+    return candidate.steps * _step_s(plan, candidate, profile)
+
+
+def _step_s(plan: Plan, candidate: Candidate, profile: Profile) -> float:
+    """Return seconds of one step with the plan's global batch."""
     parts = plan.breakdown_s
     bandwidth = candidate.one_node.accelerator.memory_bandwidth_bytes_per_s
     moved_bytes = (parts.memory_bound + parts.optimizer) * bandwidth * plan.accelerators
     flops = profile.flops_per_sample * plan.global_batch
-    step_s = flops / FLOPS_PER_S + moved_bytes / BYTES_PER_S + parts.launch
-    return candidate.steps * step_s
+    return flops / FLOPS_PER_S + moved_bytes / BYTES_PER_S + parts.launch
 
 
 def own_machine_notes(plan: Plan, candidate: Candidate, profile: Profile) -> Iterator[str]:
@@ -49,6 +55,30 @@ def own_machine_notes(plan: Plan, candidate: Candidate, profile: Profile) -> Ite
         f"your own machine will do: four cores of a laptop take {whole} by a rough rule, a rented"
         f" machine {_about(start_up_s())} to start; `gpuplan run` trains it here"
     )
+
+
+def own_machine_reach(plan: Plan, candidate: Candidate, profile: Profile) -> Iterator[str]:
+    """Yield up to which amount of work no cloud is needed, where none was given.
+
+    It is said where that is a training: as many steps as the rule for the global batch leaves.
+    """
+    if candidate.steps is not None:
+        return
+    steps = start_up_s() / _step_s(plan, candidate, profile)
+    if steps >= FEWEST_STEPS:
+        yield (
+            "your own machine will do for up to about"
+            f" {_one_digit(steps * plan.global_batch):,} samples: four cores of a"
+            f" laptop train on them, by a rough rule, in the"
+            f" {format_duration(start_up_s() / SECONDS_PER_HOUR)} that a rented machine takes to"
+            " start; `gpuplan run` trains it here"
+        )
+
+
+def _one_digit(samples: float) -> int:
+    """Return a number with one significant digit, rounded down."""
+    size = 10 ** math.floor(math.log10(samples))
+    return int(samples // size) * size
 
 
 def _about(seconds: float) -> str:

@@ -4,7 +4,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.whole_job import start_up_s
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search import SearchOutcome, search
-from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.profile import Affine, Profile, Segment, StepTrace
 
 SAYS = "your own machine will do"
 
@@ -30,5 +30,21 @@ def test_what_a_processor_ends_before_a_machine_has_started_needs_no_cloud(toy: 
     assert said(asked(toy, int(2 * start_up_s() / step_s))) == []
 
 
-def test_without_an_amount_of_work_nothing_is_said(toy: Profile) -> None:
+def test_without_an_amount_of_work_it_is_said_how_much_a_processor_trains(toy: Profile) -> None:
     assert said(asked(toy, None)) == []
+    small = toy.model_copy(update={"flops": toy.flops.times(1e-6), "steps": _tiny(toy)})
+    (note,) = said(asked(small, None))
+    assert note.startswith(f"{SAYS} for up to about ") and "samples" in note
+
+
+def _tiny(profile: Profile) -> tuple[StepTrace, ...]:
+    """Return steps of which nothing is left but the launches of a few kernels."""
+
+    def emptied(segment: Segment) -> Segment:
+        kernels = [one.model_copy(update={"flops": Affine(0)}) for one in segment.kernels]
+        return segment.model_copy(update={"kernels": tuple(kernels)})
+
+    return tuple(
+        step.model_copy(update={"segments": tuple(map(emptied, step.segments))})
+        for step in profile.steps
+    )
