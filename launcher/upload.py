@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from ..catalog.errors import UsageError
 from ..catalog.files import write_atomically
+from ..catalog.paths import cache_dir, config_dir, data_dir
 
 CODE_FOLDER = "code"
 """In the folder of a launch: what its nodes get as their working directory."""
@@ -26,7 +27,8 @@ SOURCE_FILE = "code.json"
 """Beside it: where that is from, so that a launch that goes on sends it as it is by then."""
 OWN_FOLDERS = ("gpuplan-runs", "gpuplan-launches")
 NEVER = (".git", ".env", *OWN_FOLDERS)
-"""Names that never travel: history and keys that no job needs, and what gpuplan itself wrote."""
+"""Names that never travel: history and keys that no job needs, and what gpuplan itself wrote.
+Neither do the store, the cache and the settings, where GPUPLAN_HOME is inside the folder."""
 SKYIGNORE = ".skyignore"
 GITIGNORE = ".gitignore"
 LISTED = 5
@@ -122,6 +124,8 @@ def gather(folder: Path) -> None:
 def _walk(root: Path, always: Sequence[PurePosixPath]) -> Iterator[SentFile]:
     by_skyignore = (root / SKYIGNORE).is_file()
     left_out = _by_skyignore(root) if by_skyignore else _by_git(root)
+    own = {one.resolve() for one in (data_dir(), cache_dir(), config_dir())}
+    named = {one.name for one in own}
     folders = [PurePosixPath()]
     while folders:
         here = folders.pop()
@@ -130,7 +134,8 @@ def _walk(root: Path, always: Sequence[PurePosixPath]) -> Iterator[SentFile]:
         for entry in sorted(os.scandir(root / here), key=lambda one: one.name):
             path = here / entry.name
             is_inside = any(path.is_relative_to(one) for one in always)
-            never = entry.name in NEVER and path not in always
+            is_own = entry.name in named and Path(entry.path).resolve() in own
+            never = (entry.name in NEVER or is_own) and path not in always
             is_left_out = never or (str(path) in left_out and not is_inside)
             if is_left_out and not any(one.is_relative_to(path) for one in always):
                 continue

@@ -19,7 +19,6 @@ MAY_PRINT = ("cli/", "examples/", "launcher/runner", "profiles/calibrate/check_c
 CLI_MAY_CALL = {
     "gpuplan.launcher.local.machine.core_count",
     "gpuplan.launcher.local.run_folder.shown_path",
-    "gpuplan.launcher.prepare.missing.refuse_all",
     *(
         f"gpuplan.launcher.prepare.request.parse_{what}"
         for what in ("data", "image", "outputs", "secret", "shared", "variable")
@@ -33,8 +32,7 @@ CLI_MAY_CALL = {
     "gpuplan.profiles.user_model.spec.parse_params",
 }
 """What the command line calls below the api all the same: parsers of what is typed, sums over a
-record, how many cores this machine has, how a path is shown, and the list of all that a launch
-lacks, to which the command adds its own question."""
+record, how many cores this machine has, and how a path is shown."""
 
 
 def package_files() -> list[Path]:

@@ -74,21 +74,35 @@ def refuse_without_capacity(
     clouds: Mapping[str, Cloud] | None = None,
     now: datetime | None = None,
     on_progress: Tell | None = None,
+    later: Iterable[Callable[[], object]] = (),
 ) -> tuple[CapacityLine, ...]:
     """Return what is known of the places of a launch; raise where none of them can start it.
 
     Nothing is refused for want of an answer: what is not known stays allowed. Of a reservation that
     machines are to start in, fewer free machines than are needed are a no.
 
+    Args:
+        prepared: The launch.
+        clouds: Who is asked; default: those of the catalogue.
+        now: When; default: now.
+        on_progress: Called with how many places have answered.
+        later: What is refused after this, to be listed beside it; no refusal by itself.
+
     Raises:
         NoCapacityError: Every place says no; the message says why, and what asks for more quota.
+        MissingError: So it is, and something of `later` is missing too.
     """
     from ...catalog.snapshot import load_catalogue
+    from ...launcher.prepare.missing import refuse_all
 
     question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
     lines = _lines_of(question, prepared.plan, prepared.request, prepared.all_places)
-    _refuse_too_few_held(prepared, lines)
-    _refuse_all_no(prepared.plan, lines)
+
+    def refuse() -> None:
+        _refuse_too_few_held(prepared, lines)
+        _refuse_all_no(prepared.plan, lines)
+
+    refuse_all([refuse], later=later)
     return lines
 
 

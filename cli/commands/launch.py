@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +68,12 @@ def _prepared_or_ready_line(
     Raises:
         MissingError: something is.
     """
-    from ...launcher.prepare.missing import MissingError, refuse_all
+    from ...launcher.prepare.missing import MissingError
 
     try:
         prepared = _prepared(plan_id, request, asked)
         unasked = [] if asked.dryrun else [lambda: _refuse_unasked(asked)]
-        refuse_all([lambda: _check_capacity(prepared, asked)], later=unasked)
+        _check_capacity(prepared, asked, later=unasked)
     except MissingError as error:
         raise _with_line(error) from None
     return prepared
@@ -119,8 +119,10 @@ def _told_later(asked: LaunchOptions) -> list[Later]:
     return [unasked] if asked.check_capacity is False else [can_start, unasked]
 
 
-def _check_capacity(prepared: Prepared, asked: LaunchOptions) -> None:
-    """Refuse, before any money is spent, what the account cannot start.
+def _check_capacity(
+    prepared: Prepared, asked: LaunchOptions, *, later: Sequence[Callable[[], object]] = ()
+) -> None:
+    """Refuse, before any money is spent, what the account cannot start, with what is refused later.
 
     What is not known is said to one who asked for the look.
     """
@@ -131,7 +133,7 @@ def _check_capacity(prepared: Prepared, asked: LaunchOptions) -> None:
     from ..terminal.progress import counted_progress
 
     with counted_progress("Asking the cloud …", quiet=asked.quiet) as tell:
-        lines = api.refuse_without_capacity(prepared, on_progress=tell)
+        lines = api.refuse_without_capacity(prepared, on_progress=tell, later=later)
     if asked.quiet or not asked.check_capacity:
         return
     if not any(line.startable == "yes" for line in lines):

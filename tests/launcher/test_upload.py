@@ -40,6 +40,21 @@ def test_history_keys_and_what_gpuplan_wrote_never_travel(code: Path) -> None:
     assert sent(code) == ALL
 
 
+def test_the_store_never_travels_where_it_is_inside(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUPLAN_HOME", str(code / "mine"))
+    for name in (
+        "data/gpuplan.sqlite3",
+        "cache/profiles/a.profile",
+        "config/config.toml",
+        "own.py",
+    ):
+        (code / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / "mine" / name).touch()
+    assert sent(code) == {*ALL, "mine/own.py"}
+
+
 @pytest.mark.parametrize(
     ("lines", "left"),
     [

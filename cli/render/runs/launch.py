@@ -11,12 +11,16 @@ from ....catalog.text.quantity import UNKNOWN, format_bytes, format_count
 from ....catalog.units import SECONDS_PER_HOUR
 from ....launcher.prepare.prepared import Prepared
 from ....launcher.skypilot.placement import Place
+from ....launcher.upload import Upload
 from ....planner.plan.plan import CostLine, Plan
 
 LABEL_WIDTH = 20
 TIME_WIDTH = 15
 """Of the times of the cost lines; the longest name of one takes its room before it."""
 MINUTE_S = 60
+FILES_WIDTH = 78
+"""Of the largest files that are sent, behind the label: a line of 100."""
+PATH_WIDTH = 48
 
 
 def render_launch(prepared: Prepared) -> list[Text]:
@@ -171,8 +175,31 @@ def _sent(prepared: Prepared) -> Iterator[Text]:
     files = "1 file" if len(upload.files) == 1 else f"{len(upload.files):,} files"
     yield _line("sent to each node", f"{format_bytes(upload.size_bytes)}, {files} of {upload.root}")
     if upload.files:
-        listed = (f"{one.path} {format_bytes(one.size_bytes)}" for one in upload.largest)
-        yield _line("", f"largest: {', '.join(listed)}")
+        yield from (_line("", text) for text in _largest(upload))
+
+
+def _largest(upload: Upload) -> Iterator[str]:
+    """Yield the largest files, on lines that are no wider than the longest of the others."""
+    line = "largest: "
+    for number, one in enumerate(upload.largest):
+        item = f"{_shortened(one.path)} {format_bytes(one.size_bytes)}"
+        if number and len(line) + len(item) + 1 > FILES_WIDTH:
+            yield line.rstrip()
+            line = " " * len("largest: ")
+        line += item + (", " if number + 1 < len(upload.largest) else "")
+    yield line
+
+
+def _shortened(path: str) -> str:
+    """Return a path without the middle of it, where it is long.
+
+    >>> _shortened("checkpoints/pretrained/llama/very/long/model-00001-of-00004.safetensors")
+    'checkpoints/pretrai…l-00001-of-00004.safetensors'
+    """
+    if len(path) <= PATH_WIDTH:
+        return path
+    last = PATH_WIDTH * 3 // 5
+    return f"{path[: PATH_WIDTH - last - 1]}…{path[-last:]}"
 
 
 def _results(prepared: Prepared) -> str:

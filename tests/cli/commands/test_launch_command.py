@@ -165,6 +165,21 @@ def test_nothing_is_rented_unasked(plan: Plan, engine: FakeEngine, capsys) -> No
     assert "No launch was made yet" in capsys.readouterr().out
 
 
+def test_the_largest_files_take_no_line_wider_than_a_screen(plan: Plan, capsys) -> None:
+    long = Path("checkpoints") / ("pretrained-" * 8) / "model-00001-of-00004.safetensors"
+    long.parent.mkdir(parents=True)
+    for number, path in enumerate((long, Path("a.py"), Path("data.bin"), Path("notes.txt"))):
+        path.write_text("x" * (100 - number))
+    run(["launch", plan.id, *OUTPUTS, "--dryrun"])
+    said = capsys.readouterr().err.splitlines()
+    first = next(at for at, line in enumerate(said) if "largest:" in line)
+    assert "l-00001-of-00004.safetensors 100 B" in said[first] and "…" in said[first]
+    listed = " ".join(said[first : first + 2])
+    assert all(len(line) <= 100 for line in said[first : first + 2])
+    assert all(name in listed for name in ("a.py 99 B", "data.bin 98 B", "notes.txt 97 B"))
+    assert "net.py 48 B" in listed
+
+
 @pytest.mark.parametrize(
     ("largest_bytes", "answers", "asked"),
     [(47, "n\n", 1), (47, "y\ny\n", 2), (48, "y\n", 1), (48, "n\n", 1)],
@@ -362,7 +377,7 @@ def test_quota_alone_is_told_with_the_answer_that_is_missing(
     def no_quota(*_launch: object, **_how: object) -> None:
         raise NoCapacityError("Your account cannot start it.", fix="ask for more quota.")
 
-    monkeypatch.setattr("gpuplan.api.refuse_without_capacity", no_quota)
+    monkeypatch.setattr("gpuplan.api.account.startable._refuse_all_no", no_quota)
     assert run(["launch", plan.id, *OUTPUTS]) == 3
     said = capsys.readouterr().err
     assert "Error: 2 things are missing" in said
