@@ -66,7 +66,7 @@ def proposals(today: Setting, profile: Profile, *, fits: bool, waits: bool) -> I
     yield from _optimizers(today, profile)
     if waits:
         yield _faster_input(today)
-    yield from _offload(today)
+    yield from _offload(today, profile)
 
 
 def _changed(today: Setting, **setup: object) -> Setting:
@@ -276,9 +276,13 @@ def _faster_input(today: Setting) -> Proposal:
     )
 
 
-def _offload(today: Setting) -> Iterator[Proposal]:
+def _offload(today: Setting, profile: Profile) -> Iterator[Proposal]:
     now = today.setup.offload
-    wanted: list[frozenset[Offloaded]] = [frozenset({one}) for one in OFFLOADABLE]
+    own = today.setup.optimizer in (None, profile.optimizer.name)
+    stateless = own and not profile.optimizer.state_bytes_per_parameter
+    wanted: list[frozenset[Offloaded]] = [
+        frozenset({one}) for one in OFFLOADABLE if not (one == "optimizer" and stateless)
+    ]
     for offload in ([frozenset()] if now else []) + wanted:
         if offload != now:
             words = "+".join(ordered(offload)) or "none"

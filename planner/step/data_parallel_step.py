@@ -158,5 +158,14 @@ def accumulation_s(
     FSDP keeps its gradients in shards; all other layouts add whole ones.
     """
     ranks = np.array([layout.shard if layout.zero_stage == 3 else 1 for layout in layouts])
-    moved = bytes_per_parameter * profile.trained_parameters / ranks
+    moved = bytes_per_parameter * summed_parameters(profile) / ranks
     return curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")[:, None]
+
+
+def summed_parameters(profile: Profile) -> int:
+    """Return how many parameters' gradients are added up over micro-batches.
+
+    Sparse ones are not: torch puts their rows one behind the other (aten SparseCUDATensorMath.cu,
+    add_out_sparse_cuda), which moves little beside the look-ups that make them.
+    """
+    return profile.trained_parameters - profile.sparse_parameters

@@ -8,7 +8,7 @@ from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.setup import stack_facts
-from gpuplan.planner.step.data_parallel_step import optimizer_s
+from gpuplan.planner.step.data_parallel_step import accumulation_s, optimizer_s
 from gpuplan.profiles.profile import Profile
 
 MANY_BYTES = 2_000_000
@@ -33,3 +33,16 @@ def test_rows_of_more_samples_take_longer(toy: Profile) -> None:
     dense, (few, more, most) = seconds(toy, [1, 1, 1]), seconds(rows, [1000, 2000, 4000])[0]
     assert dense.shape == (1, 1) and dense.item() < few < more < most
     assert (most - more) / (more - few) == pytest.approx(2, rel=0.05)
+
+
+def test_sparse_gradients_are_not_added_up_over_whole_tables(toy: Profile) -> None:
+    sparse = toy.trained_parameters - 1000
+    of_rows = toy.model_copy(update={"sparse_parameters": sparse})
+    of_few = toy.model_copy(update={"trainable_parameters": 1000, "unused_parameters": 0})
+    cache = ModelCache(toy)
+    curves = cache.curves(load_catalogue().accelerators["A100-80GB-SXM"])
+
+    def adding(profile: Profile) -> float:
+        return accumulation_s(profile, [parse_layout("dp1")], curves, 12.0).item()
+
+    assert adding(of_rows) == adding(of_few) < adding(toy)

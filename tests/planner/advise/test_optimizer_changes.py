@@ -1,4 +1,4 @@
-"""Advice names torch's fused Adam where a step runs the foreach one."""
+"""What advice proposes for the optimizer: torch's fused Adam, and no offload of nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,3 +54,19 @@ def test_it_is_not_told_where_another_optimizer_steps(make_decoder: Callable[...
     assert not told(optimizer="sgd")
     assert not told(offload=frozenset({"optimizer"}))
     assert not told(stack="megatron")
+
+
+def test_the_state_of_an_optimizer_without_any_is_not_offloaded(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    profile = make_decoder()
+    without = profile.optimizer.model_copy(update={"name": "sgd", "state_bytes_per_parameter": 0})
+    stateless = profile.model_copy(update={"optimizer": without})
+
+    def offloads(profile: Profile) -> list[str]:
+        setting, _ = setting_of(TODAY, profile, CATALOGUE)
+        found = proposals(setting, profile, fits=True, waits=False)
+        return [one.text for one in found if one.kind == "offload"]
+
+    assert "offload none → optimizer" in offloads(profile)
+    assert "offload none → optimizer" not in offloads(stateless)
