@@ -21,6 +21,8 @@ RequestStatus = Literal["running", "succeeded", "failed", "cancelled"]
 CONTROLLER_PREFIX = "sky-jobs-controller-"
 """How SkyPilot 0.14 names the machine from which it runs managed jobs (sky/utils/common.py)."""
 ENDED: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
+WITHOUT_MACHINES: tuple[JobStatus, ...] = ("waiting", "recovering")
+"""Of a managed job: its machines are asked for, or were taken away."""
 
 
 class EngineError(GpuplanError):

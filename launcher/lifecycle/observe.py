@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..store.launch_record import LaunchRecord
-from .engine import ENDED, Cluster, Engine, EngineError, EngineJob, EngineRequest, NoEngineError
+from .engine import (
+    ENDED,
+    WITHOUT_MACHINES,
+    Cluster,
+    Engine,
+    EngineError,
+    EngineJob,
+    EngineRequest,
+    NoEngineError,
+)
 
 Finding = Literal[
     "nothing",
     "starting",
+    "waiting",
     "training",
     "job-ended",
     "never-asked",
@@ -26,7 +36,8 @@ Finding = Literal[
 
 nothing       it has ended, and no machine of it is left
 starting      its machines are being requested or started
-training      its job waits or runs
+waiting       its managed job waits for machines, at the start or after an interruption
+training      its job runs, or is set up
 job-ended     its job has ended; the machines may still be there
 never-asked   its command died before it requested machines
 not-started   machines were requested, and there are neither machines nor a job
@@ -88,7 +99,13 @@ def goes_on(record: LaunchRecord, engine: Engine) -> bool:
     except EngineError:
         return True
     # Of a job that has ended in the meantime, a later command fetches the results.
-    return classify(record, seen) in ("starting", "training", "job-ended", "unreachable")
+    return classify(record, seen) in (
+        "starting",
+        "waiting",
+        "training",
+        "job-ended",
+        "unreachable",
+    )
 
 
 def requests_of(record: LaunchRecord, engine: Engine) -> list[EngineRequest]:
@@ -135,7 +152,10 @@ def classify(record: LaunchRecord, seen: Observed) -> Finding:
     if not record.is_open:
         return "broken" if has_cluster and not seen.is_launcher_alive else "nothing"
     if seen.job is not None:
-        return "job-ended" if seen.job.status in ENDED else "training"
+        if seen.job.status in ENDED:
+            return "job-ended"
+        waits = record.managed and seen.job.status in WITHOUT_MACHINES
+        return "waiting" if waits else "training"
     if seen.request is not None and seen.request.status == "running":
         return "starting"
     if seen.is_launcher_alive and record.state == "intended":

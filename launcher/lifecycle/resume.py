@@ -49,7 +49,7 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
         record = record if record.state == "running" else _adopt(context, record, seen)
         context.tell(f"{record.run} {silence_text(record)}")
         return record, finding
-    if finding in ("training", "job-ended"):
+    if finding in ("waiting", "training", "job-ended"):
         record = _adopt(context, _note_unseen(context, record), seen)
         assert seen.job is not None
         if finding == "job-ended":

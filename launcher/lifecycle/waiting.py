@@ -19,11 +19,10 @@ from ..guard.orders import Orders, OrdersError
 from ..store.accounting import ZERO, attempt_usd
 from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
-from .engine import EngineError, EngineJob
+from .engine import WITHOUT_MACHINES, EngineError, EngineJob
 from .looking import Looking, WaitFor
 from .machines import newest_job
 
-WITHOUT_MACHINES = ("waiting", "recovering")
 LOOK_EVERY_S = 60.0
 
 

@@ -22,6 +22,7 @@ from ..text.columns import Align, aligned, column_widths
 SAYINGS: dict[Finding, str] = {
     "nothing": "ended",
     "starting": "machines are being started",
+    "waiting": "waits for machines",
     "training": "trains",
     "job-ended": "ended",
     "never-asked": "never asked for",
@@ -59,7 +60,21 @@ def render_status(found: Sequence[tuple[LaunchRecord, Finding]], *, now: datetim
     if not found:
         return [Text("Nothing is open: no launch costs money.")]
     rows = [STATUS_HEAD, *(_status_row(record, finding, now) for record, finding in found)]
-    return _table(rows, ("left", "left", "left", "right", "right", "left"))
+    waiting = (one for one, finding in found if finding == "waiting" and one.is_open)
+    return [
+        *_table(rows, ("left", "left", "left", "right", "right", "left")),
+        *(_waits(one) for one in waiting),
+    ]
+
+
+def _waits(record: LaunchRecord) -> Text:
+    """Return what a launch pays while it waits for machines, and what ends that."""
+    rate = record.controller_usd_per_hour
+    pays = "" if rate is None else f" and pays SkyPilot's controller, ${rate:,.2f} an hour"
+    return Text(
+        f"{record.run} waits for machines{pays}, without end: --max-cost or a deadline that has"
+        f" passed ends it when a command looks, `gpuplan down {record.run}` ends it now."
+    )
 
 
 def render_history(

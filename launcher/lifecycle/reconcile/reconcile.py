@@ -139,10 +139,18 @@ def _bring_up_to_date(context: LaunchContext, record: LaunchRecord) -> Discrepan
         return Discrepancy(kind="unknown", run=record.run, text=silence_text(after))
     if after.is_open:
         text = "is being started" if finding == "starting" else "runs"
+        if finding == "waiting":
+            text = _waits(after)
         return Discrepancy(kind="running", run=record.run, text=text)
     return Discrepancy(
         kind="settled", run=record.run, text=f"has ended: {after.outcome}, {after.why}"
     )
+
+
+def _waits(record: LaunchRecord) -> str:
+    rate = record.controller_usd_per_hour
+    text = "waits for machines, and nothing of it trains"
+    return text if rate is None else f"{text}; SkyPilot's controller costs ${rate:,.2f} an hour"
 
 
 def _is_owned(context: LaunchContext, cluster: Cluster, records: dict[str, LaunchRecord]) -> bool:

@@ -57,13 +57,16 @@ def context(engine: FakeEngine) -> LaunchContext:
 @pytest.fixture
 def record(tmp_path: Path, engine: FakeEngine, context: LaunchContext) -> LaunchRecord:
     """Return a launch whose job runs, with orders of its guard in its folder."""
-    made = make_record(tmp_path, engine.clock)
+    return launched(context, make_record(tmp_path, engine.clock), spot=False)
+
+
+def launched(context: LaunchContext, made: LaunchRecord, *, spot: bool) -> LaunchRecord:
     job = Path(made.folder) / "job"
     job.mkdir()
     orders = {"run_id": RUN, "usd_per_hour": 36.0, "requested_at_s": 0.0}
     projection = {"total_steps": 100, "action": "ask"}
     (job / "guard.json").write_text(json.dumps({**orders, "projection": projection}))
-    return wait_started(context, ask(context, begin(context, made, SpendingLimits(), spot=False)))
+    return wait_started(context, ask(context, begin(context, made, SpendingLimits(), spot=spot)))
 
 
 def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
@@ -73,6 +76,22 @@ def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
     assert re.fullmatch(
         RUN + r"  trains  aws/us-east-1/us-east-1a  0:\d\d h  \$\d\.\d\d  \$38\.00–45\.00", line
     )
+
+
+def test_status_says_that_a_managed_job_waits_and_what_that_costs(
+    tmp_path: Path, engine: FakeEngine, context: LaunchContext, capsys
+) -> None:
+    made = make_record(
+        tmp_path, engine.clock, managed=True, controller_usd_per_hour=Decimal("0.20")
+    )
+    record = launched(context, made, spot=True)
+    engine.clock.pass_s(600)
+    engine.preempt(record.cluster)
+    assert run(["status"]) == 0
+    _, line, waits = capsys.readouterr().out.splitlines()
+    assert "  waits for machines  " in line
+    assert "pays SkyPilot's controller, $0.20 an hour, without end" in waits
+    assert f"`gpuplan down {RUN}` ends it now" in waits
 
 
 @pytest.mark.parametrize("command", ["down", "stop"])

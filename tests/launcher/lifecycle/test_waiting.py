@@ -16,6 +16,7 @@ from gpuplan.launcher.bundle import write_orders
 from gpuplan.launcher.guard.orders import Orders
 from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import EngineError
+from gpuplan.launcher.lifecycle.reconcile.reconcile import reconcile
 from gpuplan.launcher.lifecycle.resume import reconcile_run
 from gpuplan.launcher.lifecycle.transitions import attend
 from gpuplan.launcher.lifecycle.waiting import Watch
@@ -69,7 +70,10 @@ def test_a_wait_beyond_a_limit_is_ended_by_whoever_looks(
     record = waiting(context, engine, tmp_path, **limits)
     engine.clock.pass_s(after_s / 2)
     record, finding = reconcile_run(context, record)
-    assert (finding, record.is_open) == ("training", True)
+    assert (finding, record.is_open) == ("waiting", True)
+    (told,) = reconcile(context)
+    assert told.kind == "running"
+    assert told.text.endswith("SkyPilot's controller costs $0.20 an hour")
 
     engine.clock.pass_s(after_s / 2)
     record, _ = reconcile_run(context, record)
