@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Protocol
 
 import torch
@@ -160,6 +161,9 @@ def read_small(folder: Path) -> dict[str, Any]:
         return {}
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
+    except UnpicklingError:
+        # torch's own words advise to read it by running what it holds.
+        raise ValueError(f"{SMALL_FILE}: it is damaged, or holds more than data") from None
     except Exception as error:  # A damaged file fails in whatever way its reader has.
         raise ValueError(f"{SMALL_FILE}: {first_line(error)}") from None
     if not isinstance(state, dict):

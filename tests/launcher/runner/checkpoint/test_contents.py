@@ -80,6 +80,6 @@ def test_small_state_is_read_without_running_it(tmp_path: Path) -> None:
             return os.system, (f"touch {tmp_path / 'was-run'}",)
 
     torch.save({"own": Command()}, tmp_path / SMALL_FILE)
-    with pytest.raises(ValueError, match=SMALL_FILE):
+    with pytest.raises(ValueError, match=f"{SMALL_FILE}: it is damaged, or holds more than data$"):
         read_small(tmp_path)
     assert not (tmp_path / "was-run").exists()
