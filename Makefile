@@ -1,7 +1,8 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
 #   make demo-report  write the budgets of the three example projects to docs/reports
-#   make test      check, and the whole test suite: 25 minutes on two cores, installation included
+#   make test      check, and the tests: 25 minutes on two cores, installation included
+#   make test-repeats  the cases that `make test` has in other combinations, or with fewer draws
 #   make unit      only the quick tests: 3 minutes
 #   make check     lint, types and the layers
 #   make soak      200 faults of launches, guards and checkpoints; kill a run at random moments, and check that it resumes
@@ -30,7 +31,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-clouds test-report test-extras bench accuracy published-profiles compatibility clean base dev report extras frameworks sky clouds published compatibility-libraries
+.PHONY: help demo demo-report test suite unit check lint types soak test-repeats test-frameworks test-cloud test-clouds test-report test-extras bench accuracy published-profiles compatibility clean base dev report extras frameworks sky clouds published compatibility-libraries
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,7 +51,12 @@ test: lint
 
 # The environment of development has scipy, so a test of what it finds may not skip here.
 suite: dev
-	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,scipy" $(PYTEST) $(PARALLEL) --durations=15 $(PYTEST_ARGS)
+	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,scipy" $(PYTEST) $(PARALLEL) -m "not repeats" --durations=15 $(PYTEST_ARGS)
+
+# Only the files that have some: to collect the others takes as long as many a case.
+test-repeats: dev
+	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,scipy" $(PYTEST) $(PARALLEL) -m repeats --durations=5 \
+		$$(grep -rl --include='test_*.py' 'mark[.]repeats' tests) $(PYTEST_ARGS)
 
 unit: dev
 	$(PYTEST) $(PARALLEL) -m "not slow" $(PYTEST_ARGS)

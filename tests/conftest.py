@@ -112,7 +112,16 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the workers of xdist begin with what takes long, so that none ends long after another."""
+    """Let the workers of xdist begin with what takes long, so that none ends long after another.
+
+    Raises:
+        UsageError: a test without other cases is marked `repeats`, so that `make test` has none.
+    """
+    for item in items:
+        if item.get_closest_marker("repeats") and not (
+            item.get_closest_marker("slow") and hasattr(item, "callspec")
+        ):
+            raise pytest.UsageError(f"only a case of a slow test may be `repeats`: {item.nodeid}")
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda one: (not one.get_closest_marker("first"), one.path not in slow))

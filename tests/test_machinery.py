@@ -238,6 +238,33 @@ def test_make_test_fails_with_any_of_its_parts(tmp_path: Path, require, failing:
         assert sorted(ran[2:]) == ["basedpyright", "pytest"]
 
 
+def test_what_make_test_leaves_out_has_a_target_that_ci_runs() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    suite, repeats = (
+        re.search(rf"^{target}: dev\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+        for target in ("suite", "test-repeats")
+    )
+    assert suite is not None and '-m "not repeats"' in suite[1]
+    assert repeats is not None and "-m repeats" in repeats[1]
+    landed = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert {"make test", "make test-repeats"} <= set(landed)
+
+
+def test_a_case_alone_may_not_be_left_out(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow\n  repeats\n")
+    body = "import pytest\n@pytest.mark.slow\n@pytest.mark.repeats\ndef test_it():\n    pass\n"
+    (tmp_path / "test_alone.py").write_text(body)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "only a case of a slow test may be `repeats`" in done.stderr
+
+
 def test_a_file_stays_in_one_worker_unless_its_tests_are_spread(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow\n  spread\n  first\n")

@@ -98,8 +98,12 @@ def interpreter(folder: Path) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return an environment in which the job folder's package is found."""
-    return {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    """Return an environment in which the job folder's package is found.
+
+    torch's compiler works in the rank itself: else each rank starts processes that import torch.
+    """
+    alone = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return {**os.environ, "PYTHONPATH": str(folder), **alone}
 
 
 def run_with_torchrun(folder: Path, processes: int = 1) -> subprocess.CompletedProcess[str]:

@@ -30,7 +30,7 @@ PLAN = Purchase(
 @pytest.mark.parametrize("as_launched", [False, True], ids=["steps", "with all that takes time"])
 @pytest.mark.parametrize(
     ("count", "runs"),
-    [(24, 2000), pytest.param(125, 4000, marks=pytest.mark.slow)],
+    [(24, 2000), pytest.param(125, 4000, marks=[pytest.mark.slow, pytest.mark.repeats])],
     ids=["24 cases", "125 cases"],
 )
 def test_the_mix_is_near_the_simulation(count: int, runs: int, as_launched: bool) -> None:

@@ -18,6 +18,7 @@ from gpuplan.planner.plan.parts import Estimated, Stops
 
 MEAN, CHANCE, COVERAGE = 0.10, 0.03, (0.76, 0.84)
 """What is promised: the mean, the chance of a deadline, the share of runs in the 80 % interval."""
+MORE = [pytest.mark.slow, pytest.mark.repeats]
 
 
 def cases(count: int, rng: np.random.Generator) -> list[Case]:
@@ -33,7 +34,7 @@ def worst(found: list[Compared], name: str) -> Compared:
 
 @pytest.mark.parametrize(
     ("count", "runs"),
-    [(60, 3000), pytest.param(375, 4000, marks=pytest.mark.slow)],
+    [(60, 3000), pytest.param(375, 4000, marks=MORE)],
     ids=["60 cases", "375 cases"],
 )
 def test_the_closed_form_is_near_the_simulation(count: int, runs: int) -> None:
@@ -43,7 +44,7 @@ def test_the_closed_form_is_near_the_simulation(count: int, runs: int) -> None:
 
 @pytest.mark.parametrize(
     ("count", "runs"),
-    [(20, 3000), pytest.param(125, 4000, marks=pytest.mark.slow)],
+    [(20, 3000), pytest.param(125, 4000, marks=MORE)],
     ids=["20 cases", "125 cases"],
 )
 def test_it_is_where_notices_save_the_work_too(count: int, runs: int) -> None:

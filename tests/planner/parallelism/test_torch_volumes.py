@@ -88,13 +88,34 @@ CASES = {
     "hsdp2x4.tp2": Case(data=8, shard=4, tensor=2, params=LLAMA, **MIXED, **PLAIN),
     "hsdp2x4.tp2.sp": Case(data=8, shard=4, tensor=2, params=LLAMA, **MIXED, **SEQUENCE),
 }
-each_case = pytest.mark.parametrize("name", CASES)
+REPEATED = {
+    "fsdp4 many layers",
+    "fsdp4 keep",
+    "tp4 llama",
+    "tp2 many layers",
+    "tp4.sp gpt",
+    "tp4.sp many layers",
+    "tp4.sp recompute",
+    "fsdp4.tp2",
+    "fsdp4.tp2.sp gpt",
+    "fsdp8.tp2.sp llama",
+    "fsdp4.tp4.sp many layers",
+    "hsdp2x4.tp2",
+}
+"""Cases whose model, layout and switches are all in others, in other combinations."""
+each_case = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.repeats if name in REPEATED else ()) for name in CASES],
+)
 
 
 @pytest.fixture(scope="module")
-def traced() -> dict[str, Record]:
-    """Return what torch does in every case, from a process of its own."""
-    command = [sys.executable, "-W", "ignore", str(SUPPORT / "torch_ranks.py"), as_argument(CASES)]
+def traced(request: pytest.FixtureRequest) -> dict[str, Record]:
+    """Return what torch does in every case that is asked for, from a process of its own."""
+    here = [one for one in request.session.items if one.path == request.path]
+    asked = {one.callspec.params["name"] for one in here if isinstance(one, pytest.Function)}
+    cases = {name: case for name, case in CASES.items() if name in asked}
+    command = [sys.executable, "-W", "ignore", str(SUPPORT / "torch_ranks.py"), as_argument(cases)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return json.loads(ran.stdout)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 MODEL = REPOSITORY / "tests" / "support" / "token_model.py"
 EVERY = TrainingOptions(eval_every_steps=2)
+FSDP2 = {"data": 2, "shard": 2, "zero_stage": 3}
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
@@ -31,24 +32,36 @@ def trained(folder: Path, layout: dict[str, Any], micro: int, accum: int, **fiel
     return evaluations(folder)
 
 
-def test_every_layout_finds_what_one_process_does(tmp_path: Path) -> None:
-    alone = trained(tmp_path / "alone", {}, 8, 1)
-    assert [line["step"] for line in alone] == [2, 4, 5]
-    # 27 samples: of four batches of 4 on two ranks one is short, and one rank has none left.
-    for name, layout in (
-        ("dp2", {"data": 2}),
-        ("fsdp2", {"data": 2, "shard": 2, "zero_stage": 3}),
-        ("tp2", {"tensor": 2}),
-        ("fsdp2.tp2", {"data": 2, "shard": 2, "zero_stage": 3, "tensor": 2}),
-        ("pp2", {"pipeline": 2}),
-        ("pp2.fsdp2", {"data": 2, "shard": 2, "zero_stage": 3, "pipeline": 2}),
-        ("tp2.pp2", {"pipeline": 2, "tensor": 2}),
-    ):
-        micro, accum = 8 // layout.get("data", 1), layout.get("pipeline", 1)
-        found = trained(tmp_path / name, layout, micro // accum, accum)
-        for key in ("loss", "accuracy"):
-            expected = [line[key] for line in alone]
-            assert [line[key] for line in found] == pytest.approx(expected, abs=1e-5), (name, key)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Return what one process finds."""
+    found = trained(tmp_path_factory.mktemp("alone"), {}, 8, 1)
+    assert [line["step"] for line in found] == [2, 4, 5]
+    return found
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        # 27 samples: of four batches of 4 on two ranks one is short, and one rank has none left.
+        pytest.param({"data": 2}, id="dp2"),
+        # One kind of ranks alone is in each two kinds below.
+        pytest.param(FSDP2, id="fsdp2", marks=pytest.mark.repeats),
+        pytest.param({"tensor": 2}, id="tp2", marks=pytest.mark.repeats),
+        pytest.param({**FSDP2, "tensor": 2}, id="fsdp2.tp2"),
+        pytest.param({"pipeline": 2}, id="pp2", marks=pytest.mark.repeats),
+        pytest.param({**FSDP2, "pipeline": 2}, id="pp2.fsdp2"),
+        pytest.param({"pipeline": 2, "tensor": 2}, id="tp2.pp2"),
+    ],
+)
+def test_every_layout_finds_what_one_process_does(
+    tmp_path: Path, alone: list[dict[str, Any]], layout: dict[str, Any]
+) -> None:
+    micro, accum = 8 // layout.get("data", 1), layout.get("pipeline", 1)
+    found = trained(tmp_path, layout, micro // accum, accum)
+    for key in ("loss", "accuracy"):
+        expected = [line[key] for line in alone]
+        assert [line[key] for line in found] == pytest.approx(expected, abs=1e-5), key
 
 
 def test_interleaved_stages_evaluate_too(tmp_path: Path) -> None:

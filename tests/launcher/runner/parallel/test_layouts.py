@@ -75,8 +75,8 @@ def test_trains_as_one_process_does(
 @pytest.mark.parametrize(
     "layout",
     [
-        {"tensor": 2},
-        {"tensor": 2, "sequence_parallel": True},
+        pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
+        pytest.param({"tensor": 2, "sequence_parallel": True}, marks=pytest.mark.repeats),
         {"tensor": 2, "data": 2, "sequence_parallel": True},
         {"tensor": 2, "data": 2, "shard": 2, **FSDP},
         {"tensor": 2, "pipeline": 2, "sequence_parallel": True},
@@ -103,7 +103,7 @@ def tied_alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], l
 @pytest.mark.parametrize(
     "layout",
     [
-        {"tensor": 2},
+        pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
         {"tensor": 2, "sequence_parallel": True},
         {"tensor": 2, "data": 2, "shard": 2, **FSDP},
         {"tensor": 2, "pipeline": 2},
@@ -192,7 +192,7 @@ def test_layers_of_16_bits_take_inputs_of_16_bits(
         (1, {}, {}),
         # torch's compiler does not quote the folder of the interpreter: `command` avoids spaces.
         (2, {"data": 2, "shard": 2, **FSDP}, {"compile": True, "stack": "torch-compile"}),
-        (4, {"data": 4, "shard": 4, **FSDP}, {}),
+        pytest.param(4, {"data": 4, "shard": 4, **FSDP}, {}, marks=pytest.mark.repeats),
     ],
     ids=["1 process", "2 processes, compiled", "4 processes"],
 )

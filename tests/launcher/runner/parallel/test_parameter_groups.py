@@ -68,7 +68,7 @@ def _train(folder: Path, layout: dict[str, Any]) -> list[float]:
         {"data": 2},
         FSDP,
         ZERO1,
-        {"tensor": 2},
+        pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
         {"pipeline": 2},
         {"tensor": 2, **FSDP},
     ],

@@ -19,6 +19,11 @@ DROPPED = 0.25
 STEPS = 6
 TP2: dict[str, Any] = {"tensor": 2}
 EXACT = 1e-6
+either_recompute = pytest.mark.parametrize(
+    # The other case looks at the same masks, and at those that are drawn again.
+    "recompute",
+    [pytest.param("none", marks=pytest.mark.repeats), "full"],
+)
 
 
 def _train(folder: Path, layout: dict[str, Any], *, steps: int = STEPS, **plan: Any) -> list[float]:
@@ -39,7 +44,7 @@ def masks(folder: Path, name: str, rank: int) -> torch.Tensor:
     return torch.stack(torch.load(folder / f"{name}-{rank}.pt")).double()
 
 
-@pytest.mark.parametrize("recompute", ["none", "full"])
+@either_recompute
 def test_parts_have_other_masks_and_whole_features_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recompute: str
 ) -> None:
@@ -62,7 +67,7 @@ def test_parts_have_other_masks_and_whole_features_the_same(
             assert len(mine.flatten(1).unique(dim=0)) == len(mine) // 2
 
 
-@pytest.mark.parametrize("recompute", ["none", "full"])
+@either_recompute
 def test_parts_have_other_masks_under_pipeline_stages_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recompute: str
 ) -> None:
@@ -87,7 +92,7 @@ def test_parts_have_other_masks_under_pipeline_stages_too(
             assert len(mine[2:].flatten(1).unique(dim=0)) == drawn, "computed anew as before"
 
 
-@pytest.mark.parametrize("recompute", ["none", "full"])
+@either_recompute
 def test_parts_have_other_masks_in_compiled_blocks_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recompute: str
 ) -> None:
@@ -118,7 +123,7 @@ def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "layout",
     [
-        TP2,
+        pytest.param(TP2, marks=pytest.mark.repeats),
         {"tensor": 2, "data": 2, "shard": 2, "zero_stage": 3},
         {"tensor": 2, "pipeline": 2},
     ],

@@ -53,7 +53,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+REPEATED = {"interleaved", "llama", "tied and sharded"}
+"""Cases of which each part is in another."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.repeats if name in REPEATED else ()) for name in CASES],
+)
 def test_ranks_train_what_one_process_does(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     expected = alone(case)

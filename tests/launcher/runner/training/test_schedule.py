@@ -16,6 +16,7 @@ from gpuplan.launcher.runner.training_options import TrainingOptions
 SUPPORT = REPOSITORY / "tests" / "support"
 OWN, PLAIN = SUPPORT / "scheduled_model.py", SUPPORT / "token_model.py"
 ASKED = TrainingOptions(schedule="cosine", warmup_steps=4)
+REPEATS = pytest.mark.repeats
 
 
 def test_the_rate_rises_and_falls() -> None:
@@ -28,9 +29,16 @@ def test_the_rate_rises_and_falls() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("then", [{"pipeline": 2}, {"tensor": 2}, {}], ids=["pp2", "tp2", "one"])
 @pytest.mark.parametrize(
-    ("model", "options"), [(OWN, TrainingOptions()), (PLAIN, ASKED)], ids=["own", "asked"]
+    ("model", "options", "then"),
+    [
+        pytest.param(OWN, TrainingOptions(), {"pipeline": 2}, id="own-pp2"),
+        pytest.param(OWN, TrainingOptions(), {"tensor": 2}, id="own-tp2", marks=REPEATS),
+        pytest.param(OWN, TrainingOptions(), {}, id="own-one"),
+        pytest.param(PLAIN, ASKED, {"pipeline": 2}, id="asked-pp2", marks=REPEATS),
+        pytest.param(PLAIN, ASKED, {"tensor": 2}, id="asked-tp2"),
+        pytest.param(PLAIN, ASKED, {}, id="asked-one", marks=REPEATS),
+    ],
 )
 def test_a_schedule_continues_on_another_world_size(
     tmp_path: Path, model: Path, options: TrainingOptions, then: dict[str, Any]

@@ -44,7 +44,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, weights: Path) -> tuple[Path
     ("layout", "one_copy"),
     [
         ({"data": 2, "shard": 2, **FSDP}, True),
-        ({"data": 2, "shard": 2, "tensor": 2, **FSDP}, None),
+        pytest.param({"data": 2, "shard": 2, "tensor": 2, **FSDP}, None, marks=pytest.mark.repeats),
         ({"tensor": 2, "pipeline": 2}, None),
     ],
     ids=["fsdp", "fsdp.tp", "tp.pp"],
