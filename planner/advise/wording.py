@@ -155,7 +155,8 @@ def _one_saved(hours: float | None, usd: float, time: str, money: str, whole: st
 def _shares(change: Change) -> str:
     shares = {"time": change.time_saved_share, "money": change.cost_saved_share}
     known = {name: f"{share * -100:+.0f} %" for name, share in shares.items() if share is not None}
-    texts = {name: text.replace("-", "−").replace("+0 ", "0 ") for name, text in known.items()}  # noqa: RUF001
+    none = {"-0 %": "0 %", "+0 %": "0 %"}
+    texts = {name: none.get(text, text.replace("-", "−")) for name, text in known.items()}  # noqa: RUF001
     if len(set(texts.values())) == 1:
         return f"{next(iter(texts.values()))} {' and '.join(texts)} a sample"
     return f"{', '.join(f'{text} {name}' for name, text in texts.items())} a sample"

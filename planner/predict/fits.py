@@ -9,12 +9,13 @@ from typing import Literal
 from ...catalog.frozen import FrozenModel
 from ...catalog.types import Accelerator, Link
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute
+from ...profiles.passes.fused_optimizer import can_be_fused, with_fused_optimizer
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..hardware.cluster import Site
 from ..hardware.device import memory_notes, supported_precisions
 from ..offload.host_copies import NOTHING
-from ..offload.host_memory import host_memory_note, ordered
+from ..offload.host_memory import host_memory_note, ordered, steps_on_host
 from ..plan.layout import Layout
 from ..plan.plan import SCHEMA_VERSION, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..plan.question import MOST_OOM
@@ -210,12 +211,20 @@ def _largest(fits: Callable[[int], bool]) -> int | None:
 SHARDS_TRIED = (2, 4, 8, 16, 32, 64)
 SHARDED = "--layout"
 """Begins the text of a remedy that takes more accelerators."""
+FUSED = "fused=True in the file's optimizer"
+"""The foreach step makes a temporary as large as the gradients; the fused one makes none."""
 LIGHTER_OPTIMIZERS = ("adamw8bit", "adafactor")
 
 
 def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
     """Yield changes that make it fit safely: each by itself, or the mildest combination of them."""
     single: list[Remedy] = []
+    if can_be_fused(question.profile) and not steps_on_host(setup.offload):
+        fused = question.cache.of(with_fused_optimizer(question.profile))
+        remedy = _try(question, FUSED, setup, cache=fused)
+        if remedy:
+            single.append(remedy)
+            yield remedy
     for text, changed in _changes(question, setup):
         if changed.layout != setup.layout and any(SHARDED in one.text for one in single):
             break  # The smallest number of accelerators says enough.

@@ -141,8 +141,9 @@ class Child:
             return self._with_output(
                 UserFileError(
                     f"{name} was not done {limit} after {traced}.",
-                    fix="give more time with --timeout SECONDS, or a shorter sequence where a loop"
-                    " over time steps makes them.",
+                    fix="give more time with --timeout SECONDS, or fewer operations: a shorter"
+                    " sequence where a loop over time steps makes them, one batched product in"
+                    " place of a loop over experts (examples/decoder.py has one).",
                 )
             )
         return self._with_output(

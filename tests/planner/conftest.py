@@ -195,3 +195,22 @@ def small_decoder() -> Profile:
     params = {"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn": 1024, "vocab": 1000}
     spec = parse_model_spec(str(EXAMPLES / "decoder.py"), params={**params, "seq_len": 256})
     return make_profile(spec, numerics=("amp16", "pure16"), use_cache=False)
+
+
+@pytest.fixture(scope="session")
+def make_rigid_decoder() -> Callable[..., Profile]:
+    """Return the builder of decoders of which nothing can be recomputed."""
+
+    def build(**sizes: float) -> Profile:
+        plain = decoder(**sizes)  # pyright: ignore[reportArgumentType]
+        return plain.model_copy(update={"steps": tuple(map(_rigid, plain.steps))})
+
+    return build
+
+
+def _rigid(step: StepTrace) -> StepTrace:
+    instances, rows = len(step.schedule), len(step.memory.birth_tick)
+    columns = {name: [-1] * rows for name in ("producer", "entered", "outside_tick", "inside_tick")}
+    memory = step.memory.model_copy(update={**columns, "kept": [0] * rows})
+    ends = {name: [-1] * instances for name in ("forward_of", "rerun_end_tick", "release_tick")}
+    return step.model_copy(update={**ends, "memory": memory})

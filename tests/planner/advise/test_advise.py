@@ -14,7 +14,7 @@ from gpuplan.planner.advise.todays_setting import question_of, setting_of
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search import search
-from gpuplan.profiles.profile import Profile, StepTrace
+from gpuplan.profiles.profile import Profile
 
 CATALOGUE = load_catalogue()
 P4D = Machine(providers=("aws",), instances=("p4d.24xlarge",))
@@ -32,28 +32,9 @@ def of_kind(found: AdviceOutcome, kind: str) -> list[Change]:
 Make = Callable[..., Profile]
 
 
-def _rigid(step: StepTrace) -> StepTrace:
-    instances, rows = len(step.schedule), len(step.memory.birth_tick)
-    columns = {name: [-1] * rows for name in ("producer", "entered", "outside_tick", "inside_tick")}
-    memory = step.memory.model_copy(update={**columns, "kept": [0] * rows})
-    ends = {name: [-1] * instances for name in ("forward_of", "rerun_end_tick", "release_tick")}
-    return step.model_copy(update={**ends, "memory": memory})
-
-
 @pytest.fixture(scope="module")
-def make(make_decoder: Make) -> Make:
-    """Return the builder of profiles of which nothing can be recomputed."""
-
-    def build(**sizes: int) -> Profile:
-        plain = make_decoder(**sizes)
-        return plain.model_copy(update={"steps": tuple(map(_rigid, plain.steps))})
-
-    return build
-
-
-@pytest.fixture(scope="module")
-def toy(make: Make) -> Profile:
-    return make()
+def toy(make_rigid_decoder: Make) -> Profile:
+    return make_rigid_decoder()
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +141,8 @@ def test_steps_are_the_samples_of_todays_batch(toy: Profile) -> None:
     assert larger.plan.run.steps < found.today.run.steps
 
 
-def test_what_makes_it_fit_comes_first(make: Make) -> None:
-    large = make(layers=24, hidden=2048)
+def test_what_makes_it_fit_comes_first(make_rigid_decoder: Make) -> None:
+    large = make_rigid_decoder(layers=24, hidden=2048)
     question = Question(
         work=Work(samples=1e6),
         machine=Machine(providers=("aws",), instances=("g5.48xlarge",)),
@@ -177,8 +158,8 @@ def test_what_makes_it_fit_comes_first(make: Make) -> None:
     assert {one.verdict for one in found.changes} <= {"makes_it_fit", "does_not_fit"}
 
 
-def test_where_no_single_change_fits_several_are_proposed(make: Make) -> None:
-    huge = make(layers=32, hidden=4096)
+def test_where_no_single_change_fits_several_are_proposed(make_rigid_decoder: Make) -> None:
+    huge = make_rigid_decoder(layers=32, hidden=4096)
     question = Question(
         machine=Machine(providers=("aws",), instances=("g5.48xlarge",)),
         choices=Choices(micro_batches=(8,), precisions=("fp32",)),
@@ -191,12 +172,12 @@ def test_where_no_single_change_fits_several_are_proposed(make: Make) -> None:
     assert said in found.headline
 
 
-def test_a_machine_with_fsdp_is_proposed_where_nothing_fits_here(make: Make) -> None:
+def test_a_machine_with_fsdp_is_proposed_where_nothing_fits_here(make_rigid_decoder: Make) -> None:
     question = Question(
         machine=Machine(providers=("aws",), accelerators=("L4:1",)),
         choices=Choices(micro_batches=(1,), grad_accums=(16,), precisions=("bf16-amp",)),
     )
-    large = make(layers=32, hidden=4096)
+    large = make_rigid_decoder(layers=32, hidden=4096)
     found = advise(question, large, CATALOGUE, others=Machine(providers=("aws", "nebius")))
     machines = of_kind(found, "machine")
     assert machines

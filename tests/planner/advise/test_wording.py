@@ -41,3 +41,10 @@ def told(*, hours: float, usd: float | None) -> str:
 )
 def test_what_is_saved(hours: float, usd: float | None, text: str) -> None:
     assert told(hours=hours, usd=usd) == text
+
+
+def test_a_share_of_nothing_has_no_sign() -> None:
+    change = SimpleNamespace(hours_saved=None, time_saved_share=0.001, cost_saved_share=0.73)
+    today = SimpleNamespace(job=None)
+    told = saved_text(cast("Any", change), cast("Any", today))
+    assert told == "0 % time, −73 % money a sample"  # noqa: RUF001

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.predict.fits import FitsAnswer, fits
+from gpuplan.planner.predict.fits import FUSED, FitsAnswer, fits
+from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 
 
@@ -61,5 +64,18 @@ def test_no_remedy_is_one_that_a_base_in_bf16_cannot_have(small_decoder: Profile
     device = load_catalogue().accelerators["A10G"]
     size = 10**6
     answer = fits(profile, device, precision="bf16-amp", micro_batch=size, frozen_precision="bf16")
-    assert not answer.fits
+    assert not answer.fits or answer.is_risky
     assert not any("--offload" in one.text or "fsdp" in one.text for one in answer.remedies)
+
+
+def test_an_optimizer_without_temporaries_is_a_remedy(
+    make_rigid_decoder: Callable[..., Profile],
+) -> None:
+    """At the end of a step foreach Adam holds as much as all gradients beside the state."""
+    model = with_optimizer(make_rigid_decoder(layers=40, hidden=2048), "adam")
+    device = load_catalogue().accelerators["A100-80GB-SXM"]
+    needed = fits(model, device, precision="fp32", micro_batch=1).peak_memory_bytes.value
+    short = device.model_copy(update={"memory_visible_bytes": int(0.97 * needed)})
+    answer = fits(model, short, precision="fp32", micro_batch=1)
+    assert not answer.fits or answer.is_risky
+    assert answer.remedies[0].text == FUSED == "fused=True in the file's optimizer"
