@@ -362,7 +362,7 @@ def _print(line: str, within_s: float) -> None:
         with contextlib.suppress(OSError, ValueError):
             _write(f"{line}\n")
 
-    _PRINTING.within(within_s, write)
+    _PRINTING.within(within_s, write, after_earlier=True)
 
 
 def _write(text: str) -> None:

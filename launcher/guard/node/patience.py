@@ -33,10 +33,22 @@ class OneAtATime:
         """Begin with nothing called."""
         self._called: threading.Thread | None = None
 
-    def within(self, seconds: float, action: Callable[[], object]) -> None:
-        """Call it and wait so long at most; do nothing while an earlier call has not come back."""
-        if self._called is not None and self._called.is_alive():
+    def within(
+        self, seconds: float, action: Callable[[], object], *, after_earlier: bool = False
+    ) -> None:
+        """Call it and wait so long at most; do nothing while an earlier call has not come back.
+
+        Args:
+            seconds: to wait.
+            action: what may hang.
+            after_earlier: whether to wait as long for an earlier call, of another thread, first.
+        """
+        earlier = self._called
+        if earlier is not None and after_earlier:
+            earlier.join(seconds)
+        if earlier is not None and earlier.is_alive():
             return
-        self._called = threading.Thread(target=action, daemon=True)
-        self._called.start()
-        self._called.join(seconds)
+        called = threading.Thread(target=action, daemon=True)
+        called.start()
+        self._called = called
+        called.join(seconds)

@@ -58,6 +58,15 @@ def test_a_call_that_hangs_is_left_and_not_made_again_until_it_is_back() -> None
     assert made == ["since"]
 
 
+def test_a_call_may_wait_for_an_earlier_one_of_another_thread() -> None:
+    hangs, made = threading.Event(), []
+    calls = OneAtATime()
+    calls.within(0.0, hangs.wait)
+    threading.Timer(0.05, hangs.set).start()
+    calls.within(WITHIN_S, lambda: made.append("after it"), after_earlier=True)
+    assert made == ["after it"]
+
+
 def test_a_command_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired) as raised:
         run_within(["sleep", "1000"], 0.01)
