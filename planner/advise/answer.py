@@ -15,6 +15,7 @@ Kind = Literal[
     "recompute",
     "compile",
     "attention",
+    "memory_order",
     "sharding",
     "fused_optimizer",
     "optimizer",

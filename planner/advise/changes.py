@@ -16,6 +16,7 @@ from ..software.frozen_base import why_not_kept
 from . import snippets
 from .answer import Kind
 from .masked_attention import takes_a_mask
+from .memory_order import takes_images_in_plain_order
 from .setting import Setting
 
 FACTORS = (2, 4, 8, 16)
@@ -61,6 +62,9 @@ def proposals(today: Setting, profile: Profile, *, fits: bool, waits: bool) -> I
     yield from _compile(today)
     if takes_a_mask(profile):
         yield _causal_attention(today)
+    # A compiler chooses the memory order itself.
+    if today.setup.stack == "torch-eager" and takes_images_in_plain_order(profile):
+        yield _channels_last(today)
     yield from _sharding(today)
     yield from _fused_optimizer(today, profile)
     yield from _optimizers(today, profile)
@@ -194,6 +198,22 @@ def _causal_attention(today: Setting) -> Proposal:
         ),
         lines=("F.scaled_dot_product_attention(q, k, v, is_causal=True)  # no attn_mask",),
         alters_training=True,
+    )
+
+
+def _channels_last(today: Setting) -> Proposal:
+    return Proposal(
+        kind="memory_order",
+        text="images and weights → channels-last order",
+        setting=replace(today, channels_last=True),
+        risks=(
+            "none for the training: products add up in another order; layers between convolutions"
+            " that reshape or permute copy what they get",
+        ),
+        lines=(
+            "model = model.to(memory_format=torch.channels_last)",
+            "images = images.contiguous(memory_format=torch.channels_last)",
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from ..search.progress import Progress, untold
 from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
 from .masked_attention import with_causal_attention
+from .memory_order import with_channels_last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class Setting:
     """Whether attention that takes a mask is causal in its place."""
     fused_optimizer: bool = False
     """Whether torch's Adam runs as one kernel in place of foreach."""
+    channels_last: bool = False
+    """Whether convolutions run in channels-last order in place of NCHW."""
 
     @property
     def site(self) -> Site:
@@ -76,8 +79,8 @@ class Replanner:
         self.money = money
         self.curve_choice = curve_choice
         self._own = ModelCache(profile, curve_choice=curve_choice)
-        self._caches: dict[tuple[str | None, bool, bool], ModelCache] = {
-            (None, False, False): self._own
+        self._caches: dict[tuple[str | None, bool, bool, bool], ModelCache] = {
+            (None, False, False, False): self._own
         }
 
     def plan(self, setting: Setting) -> Plan:
@@ -122,15 +125,17 @@ class Replanner:
 
     def _cache(self, setting: Setting) -> ModelCache:
         """Return what predictions share of the model as the setting changes it."""
-        optimizer = setting.setup.optimizer
-        key = optimizer, setting.causal_attention, setting.fused_optimizer
+        optimizer, fused = setting.setup.optimizer, setting.fused_optimizer
+        key = optimizer, setting.causal_attention, fused, setting.channels_last
         if key not in self._caches:
             profile = self.profile
             if setting.causal_attention:
                 profile = with_causal_attention(profile)
             if optimizer is not None:
                 profile = with_optimizer(profile, optimizer)
-            if setting.fused_optimizer:
+            if setting.channels_last:
+                profile = with_channels_last(profile)
+            if fused:
                 profile = with_fused_optimizer(profile)
             self._caches[key] = self._own.of(profile)
         return self._caches[key]

@@ -1,0 +1,47 @@
+"""A model of images whose convolutions run in NCHW order, as it would be in channels-last order.
+
+Tensor cores take no other order: cuDNN turns the tensors of every convolution around and back
+(planner/step/kernel_times.py). `to(memory_format=torch.channels_last)` spares that.
+"""
+
+from __future__ import annotations
+
+from ...profiles.profile import Kernel, Profile, Segment, StepTrace
+
+PLAIN, CHANNELS_LAST = ".contiguous", ".channels_last"
+"""How the operator of a traced convolution ends (profiles/trace/kernels/rules.py)."""
+IMAGE_DIMS = 3
+"""Of one sample: channels, rows, columns. Sound has fewer, volumes and video have more."""
+
+
+def takes_images_in_plain_order(profile: Profile) -> bool:
+    """Return whether the batch holds images, and convolutions run in NCHW order."""
+    images = any(len(one.sample_shape) == IMAGE_DIMS for one in profile.batch_tensors)
+    return images and any(
+        _is_plain(kernel) for segment in profile.steps[0].segments for kernel in segment.kernels
+    )
+
+
+def with_channels_last(profile: Profile) -> Profile:
+    """Return the profile with every convolution in channels-last order.
+
+    What layers between them copy where they take another order is not in it.
+    """
+    return profile.model_copy(update={"steps": tuple(map(_turned_step, profile.steps))})
+
+
+def _turned_step(step: StepTrace) -> StepTrace:
+    return step.model_copy(update={"segments": tuple(map(_turned_segment, step.segments))})
+
+
+def _turned_segment(segment: Segment) -> Segment:
+    kernels = tuple(_turned(one) if _is_plain(one) else one for one in segment.kernels)
+    return segment.model_copy(update={"kernels": kernels})
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    return kernel.kind == "convolution" and kernel.op.endswith(PLAIN)
+
+
+def _turned(kernel: Kernel) -> Kernel:
+    return kernel.model_copy(update={"op": kernel.op.removesuffix(PLAIN) + CHANNELS_LAST})
