@@ -250,7 +250,7 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     assert plan.whole_job is not None and cheapest.whole_job is not None
     parts = []
     if plan.run is not None and plan.run.limited_by is not None:
-        parts.append(_share_of_most(gap, plan.whole_job.hours / cheapest.whole_job.hours))
+        parts.append(_share_of_most(plan, cheapest, gap))
     elif plan.id == cheapest.id:
         parts.append("the cheapest worth renting; none faster is worth its price")
     else:
@@ -278,12 +278,14 @@ def _not_run(plan: Plan) -> Iterator[str]:
     yield f"gpuplan cannot run it, a script of your own{of} can (gpuplan show)"
 
 
-def _share_of_most(gap: float, share_of_time: float) -> str:
+def _share_of_most(plan: Plan, most: Plan, gap: float) -> str:
     """Return how much a plan trains of what the sensible plan that trains the most does."""
     if gap < ALIKE:
         return "trains the most of the plans worth renting"
-    found = f"trains {100 / (1 + gap):.0f} % of the most"
-    return found if share_of_time > 0.9 else f"{found}, in {100 * share_of_time:.0f} % of its time"
+    facts = [most.devices, _takes(_hours(most))]
+    if most.needs_build is not None and plan.needs_build is None:
+        facts.append("with another build of torch")
+    return f"trains {100 / (1 + gap):.0f} % of the most ({', '.join(facts)})"
 
 
 def _against(plan: Plan, cheapest: Plan, gap: float) -> str:

@@ -119,7 +119,11 @@ def test_less_work_in_much_less_time_may_be_recommended_and_says_so() -> None:
     slow, fast = limited(1, 1000.0, 1000.0, 100.0), limited(2, 800.0, 10.0, 100.0)
     best = recommended(sensible((slow, fast), Money()), Money())
     assert best is not None and best.id == fast.id
-    assert best.reason.startswith("trains 80 % of the most, in 1 % of its time")
+    assert best.reason.startswith(f"trains 80 % of the most ({slow.devices}, 42 days)")
+    older = slow.model_copy(update={"needs_build": "torch 2.6"})
+    best = recommended(sensible((older, fast), Money()), Money())
+    assert best is not None
+    assert "42 days, with another build of torch)" in best.reason
 
 
 def test_two_weeks_for_fifty_dollars_do_not_come_before_two_hours() -> None:
