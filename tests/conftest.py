@@ -1,5 +1,6 @@
 """Shared fixtures: every test gets its own gpuplan home, so none sees the person's real data."""
 
+import gc
 import importlib.util
 import math
 import os
@@ -125,6 +126,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda one: (not one.get_closest_marker("first"), one.path not in slow))
+
+
+def pytest_collection_finish() -> None:
+    """Let no garbage collection look through what was imported and collected: it stays."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from gpuplan.cli.main import run as cli
 
 pytestmark = pytest.mark.slow
 
@@ -24,13 +24,13 @@ SUPPORT = Path(__file__).parents[2] / "support"
         ("split_decoder.py", "dp2", True),
     ],
 )
-def test_the_plan_says_what_the_runner_would(file: str, layout: str, runnable: bool) -> None:
+def test_the_plan_says_what_the_runner_would(
+    capsys: pytest.CaptureFixture[str], file: str, layout: str, runnable: bool
+) -> None:
     asked = ["estimate", str(SUPPORT / file), "--accelerator", "H100:2", "--layout", layout]
     more = ["--micro-batch", "2", "--global-batch", "8", "--format", "json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuplan", *asked, *more], capture_output=True, text=True
-    )
-    (plan, *_) = json.loads(done.stdout)["plans"]
+    cli([*asked, *more])
+    (plan, *_) = json.loads(capsys.readouterr().out)["plans"]
 
     assert plan["runnable"] is runnable, plan["why_not_runnable"]
     assert (plan["why_not_runnable"] is None) is runnable
