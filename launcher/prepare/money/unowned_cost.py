@@ -75,6 +75,8 @@ def _when(orders: Orders, timer: TimerOrders) -> str:
         return f"{idle}, and at no set time while a guard runs (--max-hours sets one)"
     # The guard is asked to stop then, and has as long as a checkpoint may take.
     last_s += orders.grace_s
+    if last_s <= timer.unowned_s:
+        return f"after {_hours(last_s)} ({_usd(orders, last_s)}) at the latest"
     return f"{idle}, and at the latest after {_hours(last_s)} ({_usd(orders, last_s)})"
 
 

@@ -64,6 +64,16 @@ def test_only_where_the_price_ends_a_machine_powers_itself_off() -> None:
     assert inside is not None and inside.power_off_on == ()
 
 
+def test_a_limit_before_the_idle_time_is_all_that_is_said() -> None:
+    held = replace(made("aws", hours=0.5), grace_s=60.0)
+    assert held.timer is not None
+    held = replace(held, timer=replace(held.timer, margin_s=600.0))
+    said = " ".join(unowned_notes(held, (place("aws"),), image=None, tpu=False, disk_may_go=False))
+    # Half an hour, two graces, the tear-down, and the last checkpoint.
+    assert "power themselves off after 0.7 h ($7.17) at the latest;" in said
+    assert "without set-up" not in said
+
+
 def test_a_machine_that_ends_itself_says_when_and_what_is_left() -> None:
     said = notes("aws", hours=10.0)
     assert "set-up is stopped after 2.5 h" in said
