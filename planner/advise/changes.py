@@ -212,7 +212,7 @@ def _channels_last(today: Setting) -> Proposal:
         ),
         lines=(
             "model = model.to(memory_format=torch.channels_last)",
-            "images = images.contiguous(memory_format=torch.channels_last)",
+            "images = images.contiguous(memory_format=torch.channels_last)  # [N, C, H, W]",
         ),
     )
 

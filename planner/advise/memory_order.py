@@ -6,20 +6,29 @@ Tensor cores take no other order: cuDNN turns the tensors of every convolution a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...profiles.profile import Kernel, Profile, Segment, StepTrace
 
 PLAIN, CHANNELS_LAST = ".contiguous", ".channels_last"
 """How the operator of a traced convolution ends (profiles/trace/kernels/rules.py)."""
 IMAGE_DIMS = 3
-"""Of one sample: channels, rows, columns. Sound has fewer, volumes and video have more."""
+"""Of one image: channels, rows, columns. Sound has fewer, a volume has its slices beside them."""
+MOST_CHANNELS = 4
+"""Of a picture, in colour with depth: where several are one sample, a volume has more slices."""
 
 
 def takes_images_in_plain_order(profile: Profile) -> bool:
     """Return whether the batch holds images, and convolutions run in NCHW order."""
-    images = any(len(one.sample_shape) == IMAGE_DIMS for one in profile.batch_tensors)
-    return images and any(
+    return any(_holds_images(one.sample_shape) for one in profile.batch_tensors) and any(
         _is_plain(kernel) for segment in profile.steps[0].segments for kernel in segment.kernels
     )
+
+
+def _holds_images(shape: Sequence[int]) -> bool:
+    """Return whether a sample is an image, or several: of cameras, or of a video."""
+    several = len(shape) == IMAGE_DIMS + 1 and shape[1] <= MOST_CHANNELS
+    return len(shape) == IMAGE_DIMS or several
 
 
 def with_channels_last(profile: Profile) -> Profile:

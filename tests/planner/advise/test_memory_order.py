@@ -78,3 +78,20 @@ def test_it_is_not_told_of_what_is_compiled_or_has_no_images(
     compiled = replace(today, setup=replace(today.setup, stack="torch-compile", compile=True))
     assert of_order(compiled, plain) == []
     assert not takes_images_in_plain_order(small_decoder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ((3, 224, 224), True),
+        ((4, 3, 480, 640), True),  # Four cameras.
+        ((1, 128, 128, 128), False),  # A volume.
+        ((1, 24000), False),
+    ],
+)
+def test_images_are_told_from_volumes_and_sound(
+    shape: tuple[int, ...], told: bool, plain: Profile
+) -> None:
+    batch = tuple(one.model_copy(update={"sample_shape": shape}) for one in plain.batch_tensors)
+    assert takes_images_in_plain_order(plain.model_copy(update={"batch_tensors": batch})) is told
