@@ -138,9 +138,8 @@ def rent(
 
 def _naming(other: Plan, error: NoCapacityError) -> NoCapacityError:
     """Return the error with the next-best plan as its remedy."""
-    offer = other.offer
     return type(error)(
         error.message,
-        fix=f"take the next-best plan, {other.id} ({offer.provider} {offer.region}"
-        f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
+        fix=f"take the next-best plan, {other.id} ({other.place}),"
+        f" with `gpuplan launch {other.id} …` or --any-plan.",
     )

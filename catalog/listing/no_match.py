@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from ..names import shown_instance
 from ..text.money import format_price
 from .offers import NearbyOffers, OfferLine, OfferList
 
@@ -48,4 +49,5 @@ def _near_text(near: NearbyOffers, instead: Mapping[str, str], *, is_spot: bool)
 def _cheapest(line: OfferLine, *, is_spot: bool) -> str:
     usd = line.spot_usd_per_hour if is_spot else line.on_demand_usd_per_hour
     price = "price not known" if usd is None else f"{format_price(usd)}/h"
-    return f"{line.provider} {line.instance_type} {line.region} ({price})"
+    name = shown_instance(line.provider, line.instance_type)
+    return f"{line.provider} {name} {line.region} ({price})"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from ...catalog.names import shown_instance
 from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from ...planner.cost.run_cost import CENT
@@ -27,11 +28,12 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
     plan, request, cost = prepared.plan, prepared.request, prepared.cost
     usd_low, usd_high = _interval(prepared)
     pid, host = this_process()
+    name = shown_instance(plan.offer.provider, plan.offer.instance_type)
     return LaunchRecord(
         run=prepared.run_id,
         created_at=now(),
         plan=plan.id,
-        title=f"{plan.string} on {plan.nodes} x {plan.offer.instance_type}",
+        title=f"{plan.string} on {plan.nodes} x {name}",
         model=prepared.model,
         project=prepared.project.name,
         project_file=None if prepared.project_file is None else prepared.project_file.absolute,

@@ -182,7 +182,7 @@ def same_plan(old: Plan, estimate: Estimate) -> Plan:
             return plan
     best = f" The cheapest now is {estimate.plans[0].id}." if estimate.plans else ""
     raise NoFeasiblePlanError(
-        f"Estimated again, plan {old.id} ({old.string} on {old.offer.instance_type}) is not among"
+        f"Estimated again, plan {old.id} ({old.string} on {old.place}) is not among"
         f" the best any more.{best}",
         fix="choose one of `gpuplan plans`.",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from shlex import quote
 
+from ...catalog.names import seller_name
 from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute
 from ..plan.layout import Layout
 from ..plan.plan import Plan
@@ -99,8 +100,10 @@ def sharding_lines(layout: Layout) -> tuple[str, ...]:
 
 def options_of(plan: Plan) -> str:
     """Return the options of gpuplan that name a plan's machine and how it is used."""
+    offer = plan.offer
+    name = seller_name(offer.provider, offer.instance_type) or offer.instance_type
     return (
-        f"--provider {plan.offer.provider} --instance {quote(plan.offer.instance_type)}"
+        f"--provider {offer.provider} --instance {quote(name)}"
         f" --nodes {plan.nodes} --layout {plan.layout} --micro-batch {plan.micro_batch}"
         f" --grad-accum {plan.grad_accum}"
     )

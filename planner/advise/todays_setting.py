@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ...catalog.errors import UsageError
+from ...catalog.names import shown_instance
 from ...catalog.snapshot import Catalogue
 from ...catalog.vocabulary import OPTIMIZERS, FrozenPrecision, Precision
 from ...profiles.profile import Profile
@@ -158,8 +159,9 @@ def _machine(question: Question, catalogue: Catalogue, assumed: list[str]) -> Pr
     chosen = min(_connected(found, layout, nodes), key=_order)
     if len(found) > 1 or instance is None:
         network = "" if chosen is min(found, key=_order) else " and a known network"
+        name = shown_instance(chosen.offer.provider, chosen.offer.instance_type)
         assumed.append(
-            f"{chosen.offer.provider} {chosen.offer.instance_type} {chosen.offer.region}, the"
+            f"{chosen.offer.provider} {name} {chosen.offer.region}, the"
             f" cheapest with {chosen.one_node.per_node} × {chosen.accelerator.name}{network}"  # noqa: RUF001
         )
     return chosen
@@ -177,8 +179,9 @@ def _connected(
     if not known:
         cheapest = min(found, key=_order)
         offer = cheapest.offer
+        name = shown_instance(offer.provider, offer.instance_type)
         raise UsageError(
-            f"How fast the network between {many(cheapest)} machines {offer.instance_type} of"
+            f"How fast the network between {many(cheapest)} machines {name} of"
             f" {offer.provider} is, is not known, so that no step on them can be predicted.",
             fix="give another --provider or --instance, or describe yours in a file for --offers.",
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
+from ...catalog.names import shown_instance
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
 from ..cost.beside_machines.beside import FAILED_ATTEMPTS, IDLE_TAIL
@@ -300,12 +301,13 @@ def run_cost_of_machine(
         unit_usd=Decimal(price or 0),
         list_unit_usd=before_discount(Decimal(price or 0), discount_percent),
     )
+    name = shown_instance(offer.provider, offer.instance_type)
     return RunCostOf(
         plan=None,
         provider=offer.provider,
         region=offer.region,
         sku=f"{offer.instance_type} {purchase}",
-        rent=f"{offer.provider} {nodes} × {offer.instance_type} {offer.region}",  # noqa: RUF001
+        rent=f"{offer.provider} {nodes} × {name} {offer.region}",  # noqa: RUF001
         accelerator=offer.accelerator,
         accelerators=count,
         nodes=nodes,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ....api.pareto import Frontier
+from ....catalog.names import shown_instance
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_duration, format_share
 from ....catalog.units import HOURS_PER_DAY
@@ -95,7 +96,8 @@ def _write_label(grid: list[list[str]], label: str, row: int, column: int) -> No
 
 def _scaling(plans: Sequence[Plan]) -> Iterator[str]:
     offer = plans[0].offer
-    yield f"nodes of {offer.provider} {offer.instance_type}: time, cost, and the rate a node keeps"
+    name = shown_instance(offer.provider, offer.instance_type)
+    yield f"nodes of {offer.provider} {name}: time, cost, and the rate a node keeps"
     first = plans[0].samples_per_s / plans[0].nodes
     widths = [
         max(len(text(plan)) for plan in plans)

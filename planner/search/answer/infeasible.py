@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from ....catalog.names import shown_instance
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_count, format_duration
 from ....catalog.units import SECONDS_PER_HOUR
@@ -248,7 +249,8 @@ def _rounded_down(amount: float) -> float:
 def rented(candidate: Candidate) -> str:
     """Return what is rented: "aws 2 × p4d.24xlarge"."""  # noqa: RUF002
     offer = candidate.choice.offer
-    return f"{offer.provider} {candidate.nodes} × {offer.instance_type}"  # noqa: RUF001
+    name = shown_instance(offer.provider, offer.instance_type)
+    return f"{offer.provider} {candidate.nodes} × {name}"  # noqa: RUF001
 
 
 def _typed(hours: float) -> str:
