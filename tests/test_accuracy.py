@@ -54,8 +54,8 @@ NOT_YET: dict[Protocol, dict[str, float]] = {
     "source": {"torchtune": 0.11},  # 10 %
 }
 """Groups above their target, with what is kept until they are below; beside it the target."""
-# 12 %, over groups of 8 runs and more.
-MEANS_NOT_YET: dict[Protocol, float] = {"accelerator": 0.13}
+# 12 %, over groups of 8 runs and more; 11.99.
+MEANS_NOT_YET: dict[Protocol, float] = {"accelerator": 0.121}
 ABOVE_A_FIFTH = {
     "megatron-bridge, experts",  # Releases of one recipe differ by up to 1.7 times.
     "optimum-habana",  # A device without curves, under software that is not torch's own.
@@ -64,7 +64,7 @@ ABOVE_A_FIFTH = {
 COVERED = (0.76, 0.84)
 """Mean share inside the 80 % interval, over groups of 8 runs and more: of sources, each without
 itself, and of accelerators."""
-ONE_DEVICE_MEAN = 0.12  # 9 %, and that of every group
+ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
 FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 20, 1
 """Runs of 2,500 that ran and were predicted not to; that ran out and were predicted to fit."""

@@ -101,7 +101,7 @@ def day_before_part(
             " code as it stood, and those predictions are kept"
             " (tests/published/day_before.jsonl): the honest error on runs that nobody fitted."
             " *now* is what the same runs are predicted with today, each source held out of"
-            " the fit (timm and Stable Diffusion are in no fit yet); the form of the model has"
+            " the fit; the form of the model has"
             " seen them since.",
             "",
             *lines,

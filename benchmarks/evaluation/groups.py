@@ -70,10 +70,15 @@ def one_device_groups(
     """Return the group of every record id of the single-GPU tables: model · accelerator."""
     accelerators = {seen.id: seen.accelerator for seen in observations}
     return {
-        record.id: f"{record.model.removesuffix('.py')} · {accelerators[record.id]}"
+        record.id: f"{_family(record.model)} · {accelerators[record.id]}"
         for record in records
         if record.source_group in ONE_DEVICE_SOURCES
     }
+
+
+def _family(model: str) -> str:
+    """Return the model of a file: "bert" of bert.py and bert_masked.py, "gpt2" of gpt2_eager.py."""
+    return model.removesuffix(".py").removesuffix("_masked").removesuffix("_eager")
 
 
 def summarise_groups(

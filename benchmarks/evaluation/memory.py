@@ -29,8 +29,14 @@ Causes of the largest errors, found in the sources; where none is proven it says
 - bigscience-v100: the errors with several stages are those of the last stage; what the source
   shows grows so slowly with the batch that it was read on the first of two nodes, whose stages
   have no logits, while the runs it reports out of memory died on the second (not stated, so
-  nothing is corrected). Its runs on one stage hold 4 GiB that nobody has explained. Without
-  recompute the dropout masks that `examples/decoder.py` does not have are missing.
+  nothing is corrected). With two stages it shows 11, 12 and 13 GB at micro-batches of 1, 2 and 4,
+  and of 16, which 21 would hold, it died with 32. Set beside the first stage alone its 11 runs
+  are 20 % off, for 24: what is held before any sample then agrees where there are stages (10.7
+  GiB predicted, 10.5 shown with two), each sample is 0.8 to 1.1 GiB for 0.6, and on one stage
+  4 to 5 GiB are missing, at both micro-batches, and 8 without recompute. Nobody has explained
+  those; no buffer of its DeepSpeed is as large (its optimizer in fp32 is sharded, gradients are
+  reduced in blocks of 0.9 GiB, the gathering block holds as much). Without recompute the dropout
+  masks that `examples/decoder.py` does not have are missing, 1 GiB of those 8.
 - bigscience-tr11: in the median 24 runs in fp16 are 2 % too low and 12 in bf16 9 %. The latter
   lack 4 to 10 GiB, 1.5 to 2 of them for every further sample of a micro-batch (of 2 to 4: 6.7 to
   9.7, 5.7 to 9.9): something that is kept for each and was not found. Two things of its software

@@ -258,7 +258,7 @@ def _one_device_part(
     return "\n\n".join(
         [
             "## Step time: one model on one device",
-            "BERT, ResNet-50 and two runs of a decoder from the tables of single GPUs, five folds."
+            "BERT, ResNet-50 and GPT-2 from the tables of single GPUs, five folds."
             f" {met} of {len(targets)} groups meet their target; the mean over them is"
             f" {percent(mean_error(row for row, _ in targets))}.",
             error_table(rows, protocol),

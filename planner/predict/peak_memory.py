@@ -248,6 +248,8 @@ def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
     )
     if FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
+    if setup.optimizer == "none":  # What stops after the backward pass keeps no state.
+        scale = replace(scale, optimizer=0, optimizer_temporary=0, master_bytes=0)
     if profile.unused_parameters:
         scale = with_unused(scale, profile, setup.stack, setup.layout)
     return state_on_device(scale, setup.offload)

@@ -61,3 +61,13 @@ def test_gradients_that_outlive_a_step_are_held_as_between_micro_batches(
     assert peak_bytes(cache, replace(kept, grad_accum=4)) == peak_bytes(
         cache, replace(plain, grad_accum=4)
     )
+
+
+@pytest.mark.parametrize("base", [BASE, SPLIT], ids=["whole", "split"])
+def test_what_stops_after_the_backward_pass_keeps_no_optimizer_state(
+    small_decoder: Profile, base: Setup
+) -> None:
+    cache = ModelCache(small_decoder)
+    plain = memory_parts(cache, base)
+    unstepped = memory_parts(cache, replace(base, optimizer="none"))
+    assert plain.optimizer_bytes.item() > unstepped.optimizer_bytes.item() == 0
