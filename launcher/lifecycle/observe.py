@@ -36,7 +36,8 @@ Finding = Literal[
 
 nothing       it has ended, and no machine of it is left
 starting      its machines are being requested or started
-waiting       its managed job waits for machines, at the start or after an interruption
+waiting       its managed job waits for machines or sets them up, first or after an interruption;
+              SkyPilot does not tell the two apart
 training      its job runs, or is set up
 job-ended     its job has ended; the machines may still be there
 never-asked   its command died before it requested machines

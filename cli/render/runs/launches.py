@@ -22,7 +22,7 @@ from ..text.columns import Align, aligned, column_widths
 SAYINGS: dict[Finding, str] = {
     "nothing": "ended",
     "starting": "machines are being started",
-    "waiting": "waits for machines",
+    "waiting": "waits or sets up",
     "training": "trains",
     "job-ended": "ended",
     "never-asked": "never asked for",
@@ -70,10 +70,11 @@ def render_status(found: Sequence[tuple[LaunchRecord, Finding]], *, now: datetim
 def _waits(record: LaunchRecord) -> Text:
     """Return what a launch pays while it waits for machines, and what ends that."""
     rate = record.controller_usd_per_hour
-    pays = "" if rate is None else f" and pays SkyPilot's controller, ${rate:,.2f} an hour"
+    pays = "nothing" if rate is None else f"SkyPilot's controller alone, ${rate:,.2f} an hour"
     return Text(
-        f"{record.run} waits for machines{pays}, without end: --max-cost or a deadline that has"
-        f" passed ends it when a command looks, `gpuplan down {record.run}` ends it now."
+        f"{record.run} waits for machines or sets them up. While there are none it pays {pays}, and"
+        " waits without end: --max-cost or a deadline that has passed ends it when a command looks,"
+        f" `gpuplan down {record.run}` ends it now."
     )
 
 

@@ -149,7 +149,7 @@ def _bring_up_to_date(context: LaunchContext, record: LaunchRecord) -> Discrepan
 
 def _waits(record: LaunchRecord) -> str:
     rate = record.controller_usd_per_hour
-    text = "waits for machines, and nothing of it trains"
+    text = "waits for machines or sets them up"
     return text if rate is None else f"{text}; SkyPilot's controller costs ${rate:,.2f} an hour"
 
 

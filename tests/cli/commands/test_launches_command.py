@@ -89,8 +89,8 @@ def test_status_says_that_a_managed_job_waits_and_what_that_costs(
     engine.preempt(record.cluster)
     assert run(["status"]) == 0
     _, line, waits = capsys.readouterr().out.splitlines()
-    assert "  waits for machines  " in line
-    assert "pays SkyPilot's controller, $0.20 an hour, without end" in waits
+    assert "  waits or sets up  " in line
+    assert "it pays SkyPilot's controller alone, $0.20 an hour, and waits without end" in waits
     assert f"`gpuplan down {RUN}` ends it now" in waits
 
 
