@@ -12,7 +12,7 @@ from ...catalog.snapshot import Catalogue
 from ...catalog.vocabulary import OPTIMIZERS, FrozenPrecision, Precision
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
-from ..plan.plan import Plan
+from ..plan.plan import ANYWHERE, Plan
 from ..plan.question import Choices, Machine, Money, Question, Work
 from ..plan.setup import Setup
 from ..search.frozen_ways import KEPT_AS
@@ -159,9 +159,11 @@ def _machine(question: Question, catalogue: Catalogue, assumed: list[str]) -> Pr
     chosen = min(_connected(found, layout, nodes), key=_order)
     if len(found) > 1 or instance is None:
         network = "" if chosen is min(found, key=_order) else " and a known network"
-        name = shown_instance(chosen.offer.provider, chosen.offer.instance_type)
+        offer = chosen.offer
+        where = "" if offer.region == ANYWHERE else f" {offer.region}"
+        name = shown_instance(offer.provider, offer.instance_type)
         assumed.append(
-            f"{chosen.offer.provider} {name} {chosen.offer.region}, the"
+            f"{offer.provider} {name}{where}, the"
             f" cheapest with {chosen.one_node.per_node} × {chosen.accelerator.name}{network}"  # noqa: RUF001
         )
     return chosen

@@ -220,6 +220,12 @@ def test_what_is_not_given_is_said(toy: Profile) -> None:
         assert word in said
 
 
+def test_a_machine_that_was_taken_has_its_sellers_name(toy: Profile) -> None:
+    machine = Machine(accelerators=("GH200:1",), providers=("lambda",))
+    _, assumed = setting_of(Question(machine=machine), toy, CATALOGUE)
+    assert assumed[0] == "lambda gpu_1x_gh200, the cheapest with 1 × GH200-96GB"  # noqa: RUF001
+
+
 @pytest.mark.parametrize("device", ["A100-40GB:8", "T4:1"])
 def test_a_batch_that_nobody_said_is_that_of_an_estimate(toy: Profile, device: str) -> None:
     question = Question(machine=Machine(accelerators=(device,)))
