@@ -165,9 +165,20 @@ def seller_name(provider: str, name: str) -> str | None:
 
 
 def shown_instance(provider: str, name: str) -> str:
-    """Return an instance type as its seller knows it.
+    """Return an instance type as its seller knows it, in a text that says its accelerator.
 
+    >>> shown_instance("lambda", "lambda-gh200-on-demand"), shown_instance("azure", "Standard_A")
+    ('gpu_1x_gh200', 'Standard_A')
     >>> shown_instance("jarvis-labs", "jarvis-labs-l4-on-demand")
+    'l4'
+    """
+    return seller_name(provider, name) or short_instance(provider, name)
+
+
+def listed_instance(provider: str, name: str) -> str:
+    """Return an instance type as its seller knows it, in a list of machines.
+
+    >>> listed_instance("jarvis-labs", "jarvis-labs-l4-on-demand")
     'l4 (by accelerator)'
     """
     own = seller_name(provider, name)
@@ -177,7 +188,7 @@ def shown_instance(provider: str, name: str) -> str:
 def instance_names(provider: str, name: str) -> frozenset[str]:
     """Return how an instance type may be typed, in lower case."""
     stripped = name.removeprefix(f"{provider}-").removesuffix(MADE_UP_END)
-    named = {name, stripped, short_instance(provider, name), shown_instance(provider, name)}
+    named = {name, stripped, short_instance(provider, name), listed_instance(provider, name)}
     return frozenset(one.casefold() for one in named)
 
 

@@ -6,6 +6,7 @@ from gpuplan.catalog.names import (
     aliases_of,
     assumption_about,
     instance_names,
+    listed_instance,
     match_accelerators,
     resolve_accelerator,
     resolve_provider,
@@ -132,7 +133,7 @@ def test_an_instance_type_that_is_given_for_an_accelerator_is_told_what_it_has(n
 
 def test_a_small_sellers_type_is_shown_by_the_name_of_its_pages_or_by_accelerator():
     for provider, name in load_catalogue().instances:
-        shown = shown_instance(provider, name)
+        shown = listed_instance(provider, name)
         assert not shown.endswith(MADE_UP_END), (provider, name)
         assert not shown.startswith(f"{provider}-"), (provider, name)
         own = seller_name(provider, name)

@@ -10,7 +10,7 @@ from ....catalog.listing.accelerators import (
     AcceleratorSheet,
     Seller,
 )
-from ....catalog.names import shown_instance
+from ....catalog.names import listed_instance
 from ....catalog.units import GB, GIB, MIB, TB, TERA
 from ...terminal.output import Screen
 from ..text.answer import (
@@ -209,7 +209,7 @@ _SELLER_COLUMNS = [
 
 def _seller_cells(seller: Seller) -> list[str]:
     best = seller.on_demand or seller.spot
-    name = best and shown_instance(seller.provider, best.instance_type)
+    name = best and listed_instance(seller.provider, best.instance_type)
     return [
         seller.provider + ("*" if seller.marketplace else ""),
         ", ".join(count_text(number) for number in seller.accelerators_per_node),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....catalog.listing.capacity import CapacityAnswer, CapacityLine, QuotaLine
-from ....catalog.names import shown_instance
+from ....catalog.names import listed_instance
 from ...terminal.output import Screen
 from ..text.answer import UNKNOWN, count_text, to_csv, to_json, usd_text, with_notes
 from ..text.grid import Column, Grid
@@ -43,7 +43,7 @@ def _cells(one: CapacityLine) -> list[str]:
     return [
         one.provider,
         one.region,
-        shown_instance(one.provider, one.instance_type),
+        listed_instance(one.provider, one.instance_type),
         one.startable,
         _offered(one),
         "; ".join(map(_quota, one.quotas)) or UNKNOWN,

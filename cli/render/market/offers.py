@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....catalog.listing.no_match import no_match_text
 from ....catalog.listing.offers import OfferLine, OfferList
 from ....catalog.listing.price_gaps import PriceGap, gap_of, missing_types
-from ....catalog.names import shown_instance
+from ....catalog.names import listed_instance
 from ....catalog.units import GIB, GIGABIT_BYTES
 from ...terminal.output import Screen
 from ..text.answer import (
@@ -57,7 +57,7 @@ def _offer_cells(line: OfferLine) -> list[str]:
     return [
         line.provider + ("*" if line.marketplace else ""),
         line.region,
-        shown_instance(line.provider, line.instance_type),
+        listed_instance(line.provider, line.instance_type),
         f"{count_text(line.accelerators_per_node)} × {line.accelerator}"  # noqa: RUF001
         + ("" if line.has_spec else " ?"),
         usd_text(line.on_demand_usd_per_hour),
