@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Callable
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -19,6 +21,7 @@ from gpuplan.cli.render.report.figures import about_usd, clean, usd
 from gpuplan.cli.render.report.formats import html as page
 from gpuplan.cli.render.report.formats.html import render_html
 from gpuplan.cli.render.report.sections import sections
+from gpuplan.planner.budget.report.report import BudgetReport
 
 MAKERS = [small_report, large_report, hostile_report, bare_report]
 VOID = {"meta", "link", "br", "img"}
@@ -60,10 +63,16 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
+@cache
+def rendered(make: Callable[[], BudgetReport], draws: bool) -> str:
+    """Return the page of a report: its charts take a second, and several tests read it."""
+    return render_html(make(), draws=draws)
+
+
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("draws", [False, True])
 def test_it_is_well_formed_and_self_contained(make, draws: bool) -> None:
-    text = render_html(make(), draws=draws)
+    text = rendered(make, draws)
     read = Page(text)
     assert text.startswith('<!doctype html>\n<html lang="en">')
     assert read.open == []
@@ -78,7 +87,7 @@ def test_it_is_well_formed_and_self_contained(make, draws: bool) -> None:
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_it_can_be_read_without_seeing_it(make) -> None:
-    read = Page(render_html(make()))
+    read = Page(rendered(make, True))
     ids = [str(one["id"]) for _, one in read.tags if one.get("id")]
     assert len(ids) == len(set(ids))
     for _, attributes in read.tags:
@@ -111,7 +120,7 @@ def test_it_shows_every_figure_of_every_table() -> None:
 
 @pytest.mark.parametrize("draws", [False, True])
 def test_names_are_text(draws: bool) -> None:
-    read = Page(render_html(hostile_report(), draws=draws))
+    read = Page(rendered(hostile_report, draws))
     for name in HOSTILE_NAMES:
         assert " ".join(clean(name).replace("\xa0", " ").split()) in read.text
     assert "49" not in re.findall(r"\{\{ 7 \* 7 \}\}|\b49\b(?=\{% raw)", read.text)
