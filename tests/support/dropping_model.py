@@ -1,7 +1,9 @@
 """Blocks with dropout on split and on whole features, which note the masks that they draw."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +14,7 @@ WIDTH, HEADS = 32, 4
 DROPPED = 0.25
 
 
-@torch.compiler.disable
-def note(name: str, found: Tensor) -> None:
+def _append(name: str, found: Tensor) -> None:
     """Append a mask of this rank to a file."""
     folder = os.environ.get("MASKS")
     # Not where a run only looks at the loss, on tensors without data.
@@ -21,6 +22,10 @@ def note(name: str, found: Tensor) -> None:
         path = Path(folder) / f"{name}-{os.environ.get('RANK', '0')}.pt"
         masks = torch.load(path) if path.exists() else []
         torch.save([*masks, (found == 0).detach().clone()], path)
+
+
+note: Callable[[str, Tensor], None] = cast(Any, torch.compiler.disable)(_append)
+"""`_append`, outside of compiled code; torch's own annotation is of a decorator with arguments."""
 
 
 class Noted(nn.Dropout):
@@ -74,10 +79,11 @@ class Block(nn.Module):
         ]
         if self.training:
             # Of these values, what attention gives is its weights, without those that it dropped.
-            values = torch.eye(x.shape[1]).expand(*heads[0].shape[:2], -1, -1)
+            query, key, _ = heads
+            values = torch.eye(x.shape[1]).expand(*query.shape[:2], -1, -1)
             note(
                 f"attention{self.number}",
-                F.scaled_dot_product_attention(*heads[:2], values, dropout_p=DROPPED),
+                F.scaled_dot_product_attention(query, key, values, dropout_p=DROPPED),
             )
         mixed = F.scaled_dot_product_attention(*heads, dropout_p=0.1, is_causal=True)
         x = x + F.dropout(self.out(mixed.transpose(1, 2).flatten(2)), 0.1, self.training)
