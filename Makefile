@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
 #   make demo-report  write the budgets of the three example projects to docs/reports
-#   make test      check, and the tests: 25 minutes on two cores, installation included
+#   make test      check, and the tests: 18 minutes on two cores, installation included
 #   make test-repeats  the cases that `make test` has in other combinations, or with fewer draws
 #   make unit      only the quick tests: 3 minutes
 #   make check     lint, types and the layers
