@@ -118,16 +118,19 @@ def test_published_records_are_readable(name):
     )
 
 
+def runs_of(source_group, model_name):
+    published = Path(__file__).parents[1] / "published"
+    return [
+        record
+        for name in ("published_single_gpu.jsonl", "more_single_gpu.jsonl")
+        for record in read_records(published / name)
+        if (record.source_group, record.model_name) == (source_group, model_name)
+    ]
+
+
 def test_runs_of_one_program_state_its_images_and_its_pass_before_training():
     """milabench's loader is one program for every device (benchmate/dataloader.py)."""
-    published = Path(__file__).parents[1] / "published"
-    names = ("published_single_gpu.jsonl", "more_single_gpu.jsonl")
-    runs = [
-        record
-        for name in names
-        for record in read_records(published / name)
-        if record.source_group == "milabench" and record.model_name == "resnet50-noio"
-    ]
+    runs = runs_of("milabench", "resnet50-noio")
     assert len(runs) == 28
     assert {run.params["image"] for run in runs} == {244}
     assert {tuple(run.features) for run in runs} == {("fp32-forward-first",)}
@@ -135,14 +138,7 @@ def test_runs_of_one_program_state_its_images_and_its_pass_before_training():
 
 def test_the_vocabulary_head_of_one_program_sees_what_it_was_trained_on():
     """DeepLearningExamples scores masked positions alone, and in SQuAD the two ends of a span."""
-    published = Path(__file__).parents[1] / "published"
-    names = ("published_single_gpu.jsonl", "more_single_gpu.jsonl")
-    runs = [
-        record
-        for name in names
-        for record in read_records(published / name)
-        if record.source_group == "dle" and record.model_name == "BERT/BERT"
-    ]
+    runs = runs_of("dle", "BERT/BERT")
     heads = {(run.model, run.params["seq_len"], run.params.get("head")) for run in runs}
     assert len(runs) == 10
     assert heads == {("bert_masked.py", 128, None), ("bert.py", 384, "span")}

@@ -132,20 +132,25 @@ def tpu_quotas(
         patience=gcp.patience,
         tell=tell,
     )
-    found: list[Quota] = []
+    silent_regions = {region_of(one.region or "") for one in late}
     unanswered = [one.model_copy(update={"region": region_of(one.region or "")}) for one in late]
     unanswered += [one.silent for one in answers.values() if one.silent is not None]
-    for region in asked.regions:
-        here = {zone: one for zone, one in answers.items() if region_of(zone) == region}
-        for name, quotas in wanted.items():
-            counted = partial(_counted, region=region, here=here, name=name, asked=asked)
-            for quota in quotas:
-                one = counted(quota, infos[quota.id])
-                if isinstance(one, Quota):
-                    found.append(one)
-                elif one is not None:
-                    unanswered.append(one)
-    return found, unanswered, set(wanted)
+    counted = [
+        _counted(
+            quota,
+            infos[quota.id],
+            region=region,
+            here={zone: one for zone, one in answers.items() if region_of(zone) == region},
+            all_told=region not in silent_regions,
+            name=name,
+            asked=asked,
+        )
+        for region in asked.regions
+        for name, quotas in wanted.items()
+        for quota in quotas
+    ]
+    unanswered += [one for one in counted if isinstance(one, Unanswered)]
+    return [one for one in counted if isinstance(one, Quota)], unanswered, set(wanted)
 
 
 def _counted(
@@ -154,26 +159,35 @@ def _counted(
     *,
     region: str,
     here: Mapping[str, ZoneAnswer],
+    all_told: bool,
     name: str,
     asked: Asked,
 ) -> Quota | Unanswered | None:
-    """Return one quota of a region, or of its zone with the most room; None without a zone."""
+    """Return one quota of a region, or of its zone with the most room; None without a zone.
+
+    What is used in a region of which a zone did not answer is not known.
+    """
     own = accelerator_types()[name]
     if quota.place == "region":
-        limits = {region: limit_of(info, {"region": region})}
-        held = {region: _used(here.values(), quota, asked.purchase)}
+        stated = {region: limit_of(info, {"region": region})}
+        held = {region: _used(here.values(), quota, asked.purchase) if all_told else None}
     else:
         offering = [zone for zone, one in here.items() if own in one.types]
-        limits = {zone: limit_of(info, {"zone": zone, "region": region}) for zone in offering}
+        stated = {zone: limit_of(info, {"zone": zone, "region": region}) for zone in offering}
         held = {zone: _used([here[zone]], quota, asked.purchase) for zone in offering}
-    room = {
-        place: limit - (held[place] or 0.0) for place, limit in limits.items() if limit is not None
-    }
-    if not room:
+    limits = {place: limit for place, limit in stated.items() if limit is not None}
+    if not limits:
         why = f"no limit of {quota.id} is stated"
         silent = Unanswered(question="quota", region=region, instance_type=name, why=why)
-        return silent if limits else None
-    place = max(room, key=lambda one: (room[one], one))
+        return silent if stated else None
+    needed = size_of(own) * asked.nodes
+
+    def most_room(place: str) -> tuple[bool, bool, float, str]:
+        """Rank first where it surely fits, then where it may, then by what is left."""
+        room = limits[place] - (held[place] or 0.0)
+        return room >= needed and held[place] is not None, room >= needed, room, place
+
+    place = max(limits, key=most_room)
     return Quota(
         region=region,
         zone=place if quota.place == "zone" else None,
@@ -182,7 +196,7 @@ def _counted(
         name=quota.id,
         code=quota.id,
         unit=quota.unit,
-        limit=limits[place] or 0.0,
+        limit=limits[place],
         used=held[place],
         per_instance=size_of(own),
     )

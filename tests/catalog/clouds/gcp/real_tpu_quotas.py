@@ -115,6 +115,22 @@ def test_without_the_nodes_the_limit_alone_is_known(gcp, v6e) -> None:
     assert line.startable == "no"  # 800 chips are above any of the limits.
 
 
+def test_a_zone_that_does_not_answer_is_not_one_without_tpus(gcp, v6e) -> None:
+    v6e.nodes = {"us-central1-b": [node("v6e-64")]}
+    v6e.faults = lambda path: gcp_error(403) if "/us-central1-b/accel" in path else None
+    [line] = lines(gcp)
+    assert [one.used for one in line.quotas] == [0.0, None]
+    assert line.startable == "unknown"
+
+
+def test_a_zone_with_room_goes_before_one_of_which_that_is_not_known(gcp, v6e) -> None:
+    v6e.faults = lambda path: gcp_error(403) if path.endswith("us-central1-b/nodes") else None
+    by_zone = gcp.quota(asked(V6E), no_tell).quotas[0]
+    assert (by_zone.zone, by_zone.used) == ("us-central1-a", 0.0)
+    by_zone = gcp.quota(asked(V6E, nodes=4), no_tell).quotas[0]
+    assert (by_zone.zone, by_zone.used) == ("us-central1-b", None), "a has too few for certain"
+
+
 def test_a_small_v5e_takes_the_serving_quota_and_a_slice_that_of_training(gcp, world) -> None:
     serving = "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI"
     training = "TPUV5sLitepodPerProjectPerZoneForTPUAPI"
