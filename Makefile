@@ -1,10 +1,11 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
 #   make demo-report  write the budgets of the three example projects to docs/reports
-#   make test      check, and the tests: 18 minutes on two cores, installation included
-#   make test-repeats  the cases that `make test` has in other combinations, or with fewer draws
+#   make test      lint, the layers, and the tests: 13 minutes on two cores, installation included
 #   make unit      only the quick tests: 3 minutes
-#   make check     lint, types and the layers
+#   make check     lint, the layers, and the types: 2 minutes
+#   make test-accuracy  hold the predictions of published runs to their bounds: 3 minutes
+#   make test-repeats  the cases that `make test` has in other combinations, or with fewer draws
 #   make soak      200 faults of launches, guards and checkpoints; kill a run at random moments, and check that it resumes
 #   make test-report  open reports and the pages of `gpuplan ui` in Chromium, workbooks in LibreOffice
 #   make test-extras  write to real trackers, and read streams of real data set libraries
@@ -29,9 +30,9 @@ export PYTHON PIP_ARGS
 # All paths are relative, so that a folder name with spaces is no trouble.
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
-PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo demo-report test suite unit check lint types soak test-repeats test-frameworks test-cloud test-clouds test-report test-extras bench accuracy published-profiles compatibility clean base dev report extras frameworks sky clouds published compatibility-libraries
+.PHONY: help demo demo-report test unit check lint types soak test-accuracy test-repeats test-frameworks test-cloud test-clouds test-report test-extras bench accuracy published-profiles compatibility clean base dev report extras frameworks sky clouds published compatibility-libraries
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,14 +45,13 @@ demo-report: base report
 	  $(BIN)/gpuplan report examples/projects/$$name.yaml -o docs/reports/$$name.html || exit; \
 	done
 
-# The types take a minute of one core, in which the others would wait: the tests run beside them.
-# Each ends whatever the other finds, and make fails when one of them did.
-test: lint
-	@$(MAKE) --no-print-directory -k -j2 types suite
-
 # The environment of development has scipy, so a test of what it finds may not skip here.
-suite: dev
-	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,scipy" $(PYTEST) $(PARALLEL) -m "not repeats" --durations=15 $(PYTEST_ARGS)
+test: lint
+	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,scipy" $(PYTEST) $(PARALLEL) -m "not accuracy and not repeats" \
+		--durations=15 $(PYTEST_ARGS)
+
+test-accuracy: dev
+	$(PYTEST) -m accuracy --durations=5 tests/test_accuracy.py $(PYTEST_ARGS)
 
 # Only the files that have some: to collect the others takes as long as many a case.
 test-repeats: dev

@@ -125,12 +125,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"only a case of a slow test may be `repeats`: {item.nodeid}")
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda one: (not one.get_closest_marker("first"), one.path not in slow))
+        items.sort(key=lambda one: one.path not in slow)
 
 
 def pytest_collection_finish() -> None:
     """Let no garbage collection look through what was imported and collected: it stays."""
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than cores, four at most: long tests wait for other processes."""
+    return min(4, (os.cpu_count() or 1) + 1)
 
 
 @pytest.hookimpl(optionalhook=True)

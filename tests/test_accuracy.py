@@ -88,7 +88,7 @@ BEATEN_BY_NULL: dict[Protocol, set[str]] = {
 }
 
 # All models are predicted once, and traced if the code that traces has changed.
-pytestmark = [pytest.mark.slow, pytest.mark.first, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.accuracy, pytest.mark.timeout(1800)]
 
 
 @dataclass(frozen=True)

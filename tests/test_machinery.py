@@ -210,14 +210,14 @@ def test_a_missing_capability_skips_unless_it_was_promised(
     assert said in done.stdout
 
 
-@pytest.mark.parametrize("failing", ["", "ruff", "lint-imports", "basedpyright", "pytest"])
+@pytest.mark.parametrize("failing", ["", "ruff", "lint-imports", "pytest"])
 def test_make_test_fails_with_any_of_its_parts(tmp_path: Path, require, failing: str) -> None:
     require("posix", "make runs scripts")
     for folder in (".venv/bin", "scripts"):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "scripts" / "install.sh").write_text("")
-    for name in ("ruff", "lint-imports", "basedpyright", "pytest"):
+    for name in ("ruff", "lint-imports", "pytest"):
         tool = tmp_path / ".venv" / "bin" / name
         tool.write_text(f"#!/bin/sh\necho {name} >>log\n[ {name} != '{failing}' ]\n")
         tool.chmod(0o755)
@@ -229,25 +229,22 @@ def test_make_test_fails_with_any_of_its_parts(tmp_path: Path, require, failing:
     )
     assert bool(done.returncode) == bool(failing), done.stdout + done.stderr
     ran = (tmp_path / "log").read_text().split()
-    # What takes seconds comes first; the types and the tests, beside each other, in any case.
-    first = ["ruff", "lint-imports"]
-    if failing in first:
-        assert ran == first[: first.index(failing) + 1]
-    else:
-        assert ran[:2] == first
-        assert sorted(ran[2:]) == ["basedpyright", "pytest"]
+    # What takes seconds comes first.
+    parts = ["ruff", "lint-imports", "pytest"]
+    assert ran == (parts[: parts.index(failing) + 1] if failing else parts)
 
 
 def test_what_make_test_leaves_out_has_a_target_that_ci_runs() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    suite, repeats = (
-        re.search(rf"^{target}: dev\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-        for target in ("suite", "test-repeats")
-    )
-    assert suite is not None and '-m "not repeats"' in suite[1]
-    assert repeats is not None and "-m repeats" in repeats[1]
-    landed = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert {"make test", "make test-repeats"} <= set(landed)
+    recipes = dict(re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE))
+    assert '-m "not accuracy and not repeats"' in recipes["test"]
+    assert "-m accuracy" in recipes["test-accuracy"]
+    assert "-m repeats" in recipes["test-repeats"]
+    assert "basedpyright" in recipes["types"]
+    landing = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    ran = re.findall(r"^make (.*)$", landing, re.MULTILINE)
+    targets = {word for line in ran for word in line.split()}
+    assert {"test", "types", "test-accuracy", "test-repeats"} <= targets
 
 
 def test_a_case_alone_may_not_be_left_out(tmp_path: Path) -> None:
@@ -267,7 +264,7 @@ def test_a_case_alone_may_not_be_left_out(tmp_path: Path) -> None:
 
 def test_a_file_stays_in_one_worker_unless_its_tests_are_spread(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow\n  spread\n  first\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow\n  spread\n")
     body = (
         "import os, time, pytest\n"
         "{mark}\n"
@@ -281,7 +278,7 @@ def test_a_file_stays_in_one_worker_unless_its_tests_are_spread(tmp_path: Path) 
     for name, mark in (
         ("kept", ""),
         ("spread", "pytestmark = pytest.mark.spread"),
-        ("urgent", "pytestmark = pytest.mark.first"),
+        ("urgent", "pytestmark = pytest.mark.slow"),
     ):
         text = body.format(name=name, mark=mark, log=str(log))
         (tmp_path / f"test_{name}.py").write_text(text)

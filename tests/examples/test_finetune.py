@@ -64,7 +64,13 @@ def test_what_from_pretrained_reads_has_the_evaluated_loss(base: Path, tuned: Pa
     assert AutoTokenizer.from_pretrained(written.folder)("1 + 1")["input_ids"]
 
 
-@pytest.mark.parametrize("layout", [{"tensor": 2}, {"pipeline": 2}], ids=["tp2", "pp2"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param({"tensor": 2}, id="tp2", marks=pytest.mark.repeats),
+        pytest.param({"pipeline": 2}, id="pp2"),
+    ],
+)
 def test_every_layout_evaluates_what_one_process_does(
     base: Path, tmp_path: Path, layout: dict[str, int]
 ) -> None:

@@ -77,7 +77,9 @@ def test_trains_as_one_process_does(
     [
         pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
         pytest.param({"tensor": 2, "sequence_parallel": True}, marks=pytest.mark.repeats),
-        {"tensor": 2, "data": 2, "sequence_parallel": True},
+        pytest.param(
+            {"tensor": 2, "data": 2, "sequence_parallel": True}, marks=pytest.mark.repeats
+        ),
         {"tensor": 2, "data": 2, "shard": 2, **FSDP},
         {"tensor": 2, "pipeline": 2, "sequence_parallel": True},
     ],
@@ -104,7 +106,7 @@ def tied_alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], l
     "layout",
     [
         pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
-        {"tensor": 2, "sequence_parallel": True},
+        pytest.param({"tensor": 2, "sequence_parallel": True}, marks=pytest.mark.repeats),
         {"tensor": 2, "data": 2, "shard": 2, **FSDP},
         {"tensor": 2, "pipeline": 2},
     ],
@@ -122,7 +124,10 @@ def test_a_tied_head_stays_one_weight_under_tensor_ranks(
     assert _norms(tmp_path) == pytest.approx(norms, rel=TOLERANCE)
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize(
+    "tied",
+    [pytest.param(False, id="untied", marks=pytest.mark.repeats), pytest.param(True, id="tied")],
+)
 def test_a_hugging_face_model_is_split_by_its_own_plan(tmp_path: Path, tied: bool) -> None:
     model = f"hf:{REPOSITORY / 'examples' / 'hf_llama_config'}"
     size = {

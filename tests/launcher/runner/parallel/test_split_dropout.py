@@ -124,7 +124,9 @@ def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
     "layout",
     [
         pytest.param(TP2, marks=pytest.mark.repeats),
-        {"tensor": 2, "data": 2, "shard": 2, "zero_stage": 3},
+        pytest.param(
+            {"tensor": 2, "data": 2, "shard": 2, "zero_stage": 3}, marks=pytest.mark.repeats
+        ),
         {"tensor": 2, "pipeline": 2},
     ],
     ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),
