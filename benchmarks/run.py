@@ -74,7 +74,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="only the cases whose name holds this")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each case (default 3)")
-    parser.add_argument("--write", type=Path, help="also write the table to this Markdown file")
+    parser.add_argument("--write", type=Path, help="also put the table into this Markdown page")
     options = parser.parse_args()
     rows, kept = [], True
     print(HEADER, flush=True)
@@ -85,7 +85,8 @@ def main() -> int:
             rows.append(row)
             print(row, flush=True)
     if options.write is not None:
-        options.write.write_text(page(rows), encoding="utf-8")
+        text = options.write.read_text(encoding="utf-8")
+        options.write.write_text(with_table(text, rows), encoding="utf-8")
     return 0 if kept else 1
 
 
@@ -173,15 +174,16 @@ def tree_bytes(pid: int) -> int:
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
-def page(rows: list[str]) -> str:
-    """Return the table as a page that says where and when it was measured."""
+MARK = "<!-- whole commands -->"
+"""Stands before and after the table in the page."""
+
+
+def with_table(text: str, rows: list[str]) -> str:
+    """Return a page with the table in place of the one between its marks, said where and when."""
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return (
-        "# How fast gpuplan is\n\nWhole processes, medians; peak memory is that of the"
-        " process and its children together. Cold: an empty gpuplan home. Warm: the profile is"
-        f" cached.\nMeasured {date.today().isoformat()} on {machine}, by `make bench`"
-        f" (`--write docs/benchmarks.md`).\n\n{HEADER}\n" + "\n".join(rows) + "\n"
-    )
+    measured_on = f"Measured {date.today().isoformat()} on {machine}."
+    before, _, after = text.split(MARK)
+    return MARK.join([before, "\n".join(["", measured_on, "", HEADER, *rows, ""]), after])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 A candidate counts when both its memory and its step time were computed. The search computes them
 for whole arrays; the loop asks for one setup at a time (`planned_step_s` and `memory_parts`, with
 the same caches). Growth is that of a search of one 70B decoder over the whole catalogue. Seconds
-are the processor's, which other work on the machine hardly changes.
+are the processor's, which other work on the machine hardly changes, unless they are said to be
+those on the wall. docs/benchmarks.md says what came out.
 
     python benchmarks/search_speed.py [--nodes 1,8,64,512] [--accelerators H100:8,…]
 """
@@ -29,8 +30,10 @@ from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.machines.offers import survey
 from gpuplan.planner.search.search_space import space_of
+from gpuplan.planner.search.splits.outcome import Asked
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
+from gpuplan.planner.search.splits.steps import SplitSteps
 from gpuplan.planner.search.sweep import Sweep
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
@@ -39,7 +42,8 @@ from gpuplan.profiles.user_model.spec import parse_model_spec
 GLOBAL_BATCH = 512
 LOOP_S = 5.0
 """How long the plain loop runs."""
-REPEATS = 5
+REPEATS = 50
+MOST_NODES = 512
 
 
 def main() -> None:
@@ -61,32 +65,36 @@ def main() -> None:
 
 
 def warm_speed(profile: Profile) -> None:
-    """Print candidates a second of the arrays and of the loop, on 16 nodes of 8 H100."""
+    """Print candidates a second of the arrays and of the loop, on 1 to 512 nodes of 8 H100."""
     cache, site = ModelCache(profile), one_node("H100:8")
-    question = Question(machine=Machine(nodes=(16,)), work=Work(global_batch=GLOBAL_BATCH))
+    question = Question(machine=Machine(max_nodes=MOST_NODES), work=Work(global_batch=GLOBAL_BATCH))
     base = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
     bases = [replace(base, autocast=False), base]
-    kind = Kind(site.per_node, site.domain)
-    predictor = SplitPredictor.of(cache, space_of(question, profile), base, [kind])
+    space, kind = space_of(question, profile), Kind(site.per_node, site.domain)
+    predictor = SplitPredictor.of(cache, space, base, [kind])
     assert predictor is not None
-    rows = predictor.rows.legal[kind, 16]
-    predictor.best(site, bases, 16, bound_s=float("inf"))  # Makes the tables.
-    began, timed = time.process_time(), 0
+    rows = np.concatenate([predictor.rows.legal[kind, nodes] for nodes in space.node_counts])
+    asked = [Asked(nodes, float("inf")) for nodes in space.node_counts]
+    predictor.best(site, bases, asked)  # Makes the tables.
+    began_s, began, timed = time.perf_counter(), time.process_time(), 0
     for _ in range(REPEATS):
+        steps = SplitSteps(cache, predictor.rows, predictor.tables, site, bases, rows)
         for i, one in enumerate(bases):
             own = rows[predictor.fits.runs_under(one, several=True)[rows]]
             these, _, _ = predictor.fits.of(site, one, own, i, float("inf"))
-            every = np.arange(len(these.row))
-            predictor.step_s(site, bases, these, every, rows)
-            timed += len(every)
-    seconds = time.process_time() - began
-    print(f"arrays: {timed / seconds:,.0f} candidates a second ({timed // REPEATS:,} of them)")
+            steps.step_s(these, np.arange(len(these.row)))
+            timed += len(these.row)
+    seconds, wall_s = time.process_time() - began, time.perf_counter() - began_s
+    print(
+        f"arrays: {timed / seconds:,.0f} candidates a second of one core,"
+        f" {timed / wall_s:,.0f} on the wall ({timed // REPEATS:,} of them)"
+    )
     print(f"a plain loop: {loop_speed(cache, site, predictor, rows):,.0f} candidates a second")
 
 
 def loop_speed(cache: ModelCache, site: Site, predictor: SplitPredictor, rows: np.ndarray) -> float:
     """Return the candidates a second of one setup after the other, drawn at random."""
-    site, drawn = replace(site, nodes=16), np.random.default_rng(0).permutation(rows)
+    drawn = np.random.default_rng(0).permutation(rows)
     began, predicted = time.process_time(), 0
     for row in drawn.tolist():
         layout = predictor.rows.layout(predictor.rows.rows[row])
@@ -98,8 +106,9 @@ def loop_speed(cache: ModelCache, site: Site, predictor: SplitPredictor, rows: n
             recompute="full",
             autocast=layout.zero_stage < 2,
         )
+        placed = replace(site, nodes=layout.accelerators // site.per_node)
         try:
-            planned_step_s(cache, site, setup)
+            planned_step_s(cache, placed, setup)
             memory_parts(cache, setup)
         except UnsupportedError:
             continue

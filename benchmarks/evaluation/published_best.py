@@ -41,7 +41,7 @@ from gpuplan.planner.search.layouts.some_layers import (
 )
 from gpuplan.planner.search.layouts.tried_layouts import tried_layouts
 from gpuplan.planner.search.search_space import space_of
-from gpuplan.planner.search.splits.outcome import Found
+from gpuplan.planner.search.splits.outcome import Asked, Found
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.validation.record_defaults import state_run
@@ -282,7 +282,8 @@ def _best(
         found.append((float(seconds[row, column]), chosen))
     split = SplitPredictor.of(cache, space, base, [Kind(site.per_node, site.domain)])
     if split is not None:
-        outcome = split.best(site, [base], site.nodes, bound_s=float("inf"), max_oom=MOST_OOM)
+        asked = [Asked(site.nodes, float("inf"))]
+        (outcome,) = split.best(site, [base], asked, max_oom=MOST_OOM)
         found += [(one.step_s, _setup_of(one)) for one in outcome.found]
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import gcd
 
 import numpy as np
 
@@ -59,11 +60,15 @@ def data_layout(layout: Layout) -> Layout:
 
 @lru_cache(maxsize=65536)
 def expert_data_layout(layout: Layout) -> Layout:
-    """Return the ranks that hold the same experts, as a data dimension."""
+    """Return the ranks that hold the same experts, as a data dimension.
+
+    Where copies of the sharded state stand side by side (HSDP), as many of these ranks share one as
+    go into both: on 3 nodes of 8, experts that are dealt to 2 ranks have 12 of them, in fours.
+    """
     ranks = layout.data * layout.context * layout.tensor // layout.expert
     whole = layout.shard >= layout.data * layout.context
-    shard = ranks if layout.zero_stage and whole else min(layout.shard, ranks)
-    return Layout(data=ranks, shard=max(1, shard), zero_stage=layout.zero_stage)
+    shard = ranks if layout.zero_stage and whole else gcd(layout.shard, ranks)
+    return Layout(data=ranks, shard=shard, zero_stage=layout.zero_stage)
 
 
 def rank_units(

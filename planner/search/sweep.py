@@ -30,7 +30,7 @@ from .model_parallel import HandLayouts
 from .progress import Progress, untold
 from .search_space import Space, drives, precisions_for, stack_for
 from .splits.kept_outcomes import KeptOutcomes, layouts_text
-from .splits.outcome import Found, Outcome
+from .splits.outcome import Asked, Found, Outcome
 from .splits.rows import Kind
 from .splits.split_search import SplitSearch
 from .whole_work import WholeWork
@@ -191,22 +191,17 @@ class Sweep:
         """
         site = choices[0].one_node
         tried = precisions if self.question.choices.precisions else precisions[-1:]
-        for nodes in self.space.node_counts:
-            if nodes > 1 and site.inter_link.bytes_per_s is None:
-                continue
-            own = [i for i, one in enumerate(found) if one.nodes == nodes]
+        known = site.inter_link.bytes_per_s is not None
+        counts = [n for n in self.space.node_counts if n == 1 or known]
+        places = [[i for i, one in enumerate(found) if one.nodes == nodes] for nodes in counts]
+        asked = []
+        for nodes, own in zip(counts, places, strict=True):
             safe = (found[i].step_s for i in own if not found[i].is_risky)
-            bound_s = WORTH_SPLITTING * min(safe, default=float("inf"))
-            for precision in tried:
-                outcome = self._splits.best(
-                    site,
-                    precision,
-                    stack,
-                    nodes,
-                    bound_s=bound_s,
-                    max_oom=self.question.money.max_oom,
-                )
-                bound_s = min([bound_s, *(one.step_s for one in outcome.found)])
+            asked.append(Asked(nodes, WORTH_SPLITTING * min(safe, default=float("inf"))))
+        max_oom = self.question.money.max_oom
+        rows = self._splits.outcomes(site, tried, stack, asked, max_oom=max_oom)
+        for own, outcomes in zip(places, rows, strict=True):
+            for outcome in outcomes:
                 fitting = len(choices) * outcome.fitting
                 self._count(outcome, len(choices))
                 if outcome.found:

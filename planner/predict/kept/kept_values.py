@@ -36,14 +36,22 @@ class KeptValues:
             key: whose `repr` is equal in every process: no sets.
             make: computes it.
         """
+        known, text = self._read(), repr(key)
+        if text not in known:
+            known[text] = make()
+            self._added = True
+        return known[text]
+
+    def holds(self, key: tuple[object, ...]) -> bool:
+        """Return whether the value of a key is known."""
+        return repr(key) in self._read()
+
+    def _read(self) -> dict[str, object]:
+        """Return what is known, which is read when it is first asked for."""
         if self._known is None:
             content = None if self.kept is None else self.kept.get(self._name())
             self._known = {} if content is None else _decoded(content)
-        text = repr(key)
-        if text not in self._known:
-            self._known[text] = make()
-            self._added = True
-        return self._known[text]
+        return self._known
 
     def save(self) -> None:
         """Keep what was added, if there is a place for it."""

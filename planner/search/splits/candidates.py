@@ -23,17 +23,31 @@ class Fitting(NamedTuple):
     base: np.ndarray
     """Which of the bases they run under."""
 
+    @classmethod
+    def none(cls) -> Fitting:
+        """Return no candidates."""
+        whole, real = np.empty(0, dtype=int), np.empty(0)
+        return cls(whole, whole, whole, whole, whole, whole, real, whole)
+
+    def at(self, places: np.ndarray) -> Fitting:
+        """Return the candidates in these places."""
+        return Fitting(*(column[places] for column in self))
+
     def beside(self, other: Fitting) -> Fitting:
         """Return these candidates with others behind them."""
         return Fitting(*(np.concatenate(both) for both in zip(self, other, strict=True)))
 
-    def seconds(self, table: np.ndarray) -> np.ndarray:
-        """Return what a table of stages says of the candidates."""
-        taken = table[self.place]
+    def seconds(self, *tables: np.ndarray) -> list[np.ndarray]:
+        """Return what each table of stages says of the candidates."""
         some = np.flatnonzero(self.share < 1)
-        kept = table[self.kept_place[some]]
-        taken[some] = kept + self.share[some] * (taken[some] - kept)
-        return taken
+        share, place = self.share[some], self.kept_place[some]
+        found = []
+        for table in tables:
+            taken = table[self.place]
+            kept = table[place]
+            taken[some] = kept + share * (taken[some] - kept)
+            found.append(taken)
+        return found
 
 
 class Needed(NamedTuple):
@@ -45,5 +59,5 @@ class Needed(NamedTuple):
     """[N, R, B] bytes; infinite where the micro-batches do not make the global batch."""
     least: np.ndarray
     """[N] the smallest of them."""
-    indivisible: int
-    """How many do not make the global batch."""
+    indivisible: np.ndarray
+    """[N] how many do not make the global batch."""

@@ -9,7 +9,7 @@ to beat.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
@@ -56,9 +56,20 @@ class KeptOutcomes:
 
         return cls(KeptValues(cache.kept, facts))
 
-    def outcome(self, key: tuple[object, ...], make: Callable[[], Outcome]) -> Outcome:
-        """Return the outcome of a key, which is computed if it is not known."""
-        return _whole(self.values.value(key, lambda: plain(make())))
+    def outcomes(
+        self, keys: Sequence[tuple[object, ...]], make: Callable[[list[int]], list[Outcome]]
+    ) -> list[Outcome]:
+        """Return the outcomes of keys, of which those that are not known are computed together.
+
+        Args:
+            keys: of the outcomes, no two alike.
+            make: computes those of the keys in these places.
+        """
+        missing = [i for i, key in enumerate(keys) if not self.values.holds(key)]
+        made = dict(zip(missing, make(missing) if missing else (), strict=True))
+        return [
+            _whole(self.values.value(key, lambda i=i: plain(made[i]))) for i, key in enumerate(keys)
+        ]
 
     def flag(self, key: tuple[object, ...], make: Callable[[], bool]) -> bool:
         """Return whether something holds, which is found out if it is not known."""

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....catalog.vocabulary import Recompute
 from ...plan.layout import Layout
 from ...plan.setup import Setup
+
+
+class Asked(NamedTuple):
+    """A number of nodes whose best layouts are asked for."""
+
+    nodes: int
+    bound_s: float
+    """Step time that they have to be shorter than: that of the best that splits only the data."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,17 +19,14 @@ from ...plan.layout import Layout
 from ...plan.runnable import why_not_runnable
 from ...plan.setup import Setup
 from ...predict.kept.model_cache import ModelCache
-from ...predict.split_step import Candidates, split_parts
-from ...predict.step_time import wire_of
 from ...step.data_parallel_step import StepTimes
-from ...step.kernel_totals import MicroBatchTimes
-from ...step.model_parallel_step import SECONDS, hybrid_traffic
 from ..search_space import Space, few_micro_batches
 from ..step_doubt import mean_over_likely
 from .candidates import Fitting
-from .outcome import Found, Outcome
+from .outcome import Asked, Found, Outcome
 from .rows import Kind, SplitRows
 from .split_fits import SplitFits
+from .steps import SplitSteps
 from .tables import SplitTables
 
 FIRST_LOOK = 512
@@ -80,42 +77,51 @@ class SplitPredictor:
         self,
         site: Site,
         bases: Sequence[Setup],
-        nodes: int,
+        asked: Sequence[Asked],
         *,
-        bound_s: float,
         max_oom: float = 1.0,
-    ) -> Outcome:
-        """Return the fastest layouts of a site that fit, if they are faster than `bound_s`.
+    ) -> list[Outcome]:
+        """Return the fastest layouts that fit on so many nodes of a site, for each that is asked.
+
+        All numbers of nodes are predicted together: there are few layouts of each, so that calls of
+        array functions would take longer than what they compute.
 
         Args:
             site: one node of it.
             bases: precision and software; with autocast, without it, or both.
-            nodes: how many of them.
-            bound_s: step time of the best layout that splits only the data.
+            asked: numbers of nodes, each once, and what their steps have to be shorter than.
             max_oom: chance of running out of memory that is accepted.
         """
-        rows = self.rows.legal[Kind(site.per_node, site.domain), nodes]
-        parts, short, uneven = [], 0, 0
+        kind, facts = Kind(site.per_node, site.domain), self.rows.facts
+        rows = np.concatenate([self.rows.legal[kind, one.nodes] for one in asked])
+        ranks = np.array([one.nodes * site.per_node for one in asked])
+        place = np.zeros(1 + max(ranks.max(), facts["accelerators"].max()), dtype=int)
+        place[ranks] = np.arange(len(asked))
+        place = place[facts["accelerators"]]  # Which of those asked a row belongs to.
+        parts = [Fitting.none()]
+        short, uneven = np.zeros(len(asked), dtype=int), np.zeros(len(asked), dtype=int)
         for i, base in enumerate(bases):
             own = rows[self.fits.runs_under(base, several=len(bases) > 1)[rows]]
             if not len(own):
                 continue
             fitting, missed, indivisible = self.fits.of(site, base, own, i, max_oom)
             parts.append(fitting)
-            short, uneven = short + missed, uneven + indivisible
-        if not parts:
-            return Outcome(found=(), fitting=0, out_of_memory=0, indivisible=0, timed=0)
+            np.add.at(short, place[own], missed)
+            np.add.at(uneven, place[own], indivisible)
         these = Fitting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-        found, timed = (), 0
-        if len(these.row):
-            found, timed = self._fastest(site, bases, these, rows, bound_s)
-        return Outcome(
-            found=found,
-            fitting=len(these.row),
-            out_of_memory=short,
-            indivisible=uneven,
-            timed=timed,
-        )
+        belongs = place[these.row]
+        found, timed = self._fastest(site, bases, these, rows, belongs, asked)
+        fit = np.bincount(belongs, minlength=len(asked))
+        return [
+            Outcome(
+                found=tuple(found[i]),
+                fitting=int(fit[i]),
+                out_of_memory=int(short[i]),
+                indivisible=int(uneven[i]),
+                timed=int(timed[i]),
+            )
+            for i in range(len(asked))
+        ]
 
     def _fastest(
         self,
@@ -123,51 +129,69 @@ class SplitPredictor:
         bases: Sequence[Setup],
         these: Fitting,
         rows: np.ndarray,
-        bound_s: float,
-    ) -> tuple[tuple[Found, ...], int]:
-        """Return the fastest candidates below the bound, and how many had to be timed.
+        belongs: np.ndarray,
+        asked: Sequence[Asked],
+    ) -> tuple[list[list[Found]], np.ndarray]:
+        """Return the fastest candidates of all that is asked, and how many had to be timed.
 
         No step is shorter than its micro-batches on the slowest stage and the wait for the others:
         everything else in it takes no time or some. What this alone makes slower than a known
         candidate of its kind (run by the runner or not) is not timed.
         """
+        timed = np.zeros(len(asked), dtype=int)
+        if not len(these.row):
+            return [[] for _ in asked], timed
+        steps = SplitSteps(self.cache, self.rows, self.tables, site, bases, rows)
         runs = self._runnable(bases[0])[these.row]
-        known = {True: (bound_s, -1), False: (bound_s, -1)}
-        least_s = self._least_s(site, bases, these)
-        left = np.flatnonzero(least_s < bound_s)
-        left = left[np.argsort(least_s[left], kind="stable")]
-        timed = 0
-        for part in (left[:FIRST_LOOK], left[FIRST_LOOK:]):
-            limit = np.where(runs[part], known[True][0], min(known[True][0], known[False][0]))
-            part = part[least_s[part] < limit]
-            timed += len(part)
+        # By what is asked: the shortest known step of those that the runner does not run, and does.
+        known_s = np.array([[one.bound_s, one.bound_s] for one in asked])
+        known = np.full(known_s.shape, -1)
+        least_s = steps.least_s(these)
+        left = np.flatnonzero(least_s < known_s[belongs, 0])
+        left = left[np.lexsort((least_s[left], belongs[left]))]
+        # Those with the smallest bounds of each first: the others need only beat them.
+        first = np.arange(len(left)) - np.searchsorted(belongs[left], belongs[left]) < FIRST_LOOK
+        for part in (left[first], left[~first]):
+            limits = np.stack([known_s.min(axis=1), known_s[:, 1]], axis=1)
+            part = part[least_s[part] < limits[belongs[part], runs[part].astype(int)]]
             if not len(part):
                 continue
-            step_s = self.step_s(site, bases, these, part, rows)
-            for kind in (True, False):
-                own = np.flatnonzero(runs[part] == kind)
-                if len(own) and step_s[own].min() < known[kind][0]:
-                    best = own[step_s[own].argmin()]
-                    known[kind] = float(step_s[best]), int(part[best])
-        chosen = [known[True]]
-        if known[False][0] < known[True][0]:
-            chosen.append(known[False])
-        found = [
-            self._found(site, bases, these, at, seconds, rows) for seconds, at in chosen if at >= 0
-        ]
-        return tuple(found), timed
+            step_s = steps.step_s(these, part)
+            timed += np.bincount(belongs[part], minlength=len(asked))
+            own = belongs[part] * 2 + runs[part]
+            ordered = np.lexsort((step_s, own))
+            for at in ordered[np.flatnonzero(np.diff(own[ordered], prepend=-1))].tolist():
+                i, kind = divmod(int(own[at]), 2)
+                if step_s[at] < known_s[i, kind]:
+                    known_s[i, kind], known[i, kind] = step_s[at], part[at]
+        # One that is not run by the runner stands beside one that is only if it is faster.
+        known[known_s[:, 0] >= known_s[:, 1], 0] = -1
+        return self._found(steps, these, known[:, ::-1], known_s[:, ::-1]), timed
 
     def _found(
-        self,
-        site: Site,
-        bases: Sequence[Setup],
-        these: Fitting,
-        at: int,
-        seconds: float,
-        rows: np.ndarray,
+        self, steps: SplitSteps, these: Fitting, places: np.ndarray, step_s: np.ndarray
+    ) -> list[list[Found]]:
+        """Return the candidates in these places, [asked, 2], whose steps take so many seconds.
+
+        A place below 0 is none.
+        """
+        wanted = places[places >= 0]
+        parts = steps.parts_of(these, wanted)
+        found, at = [], 0
+        for row, seconds in zip(places.tolist(), step_s.tolist(), strict=True):
+            own = []
+            for place, one_s in zip(row, seconds, strict=True):
+                if place >= 0:
+                    own.append(self._one(steps, these, place, one_s, parts[at]))
+                    at += 1
+            found.append(own)
+        return found
+
+    def _one(
+        self, steps: SplitSteps, these: Fitting, at: int, seconds: float, parts: StepTimes
     ) -> Found:
-        """Return the candidate in one place, whose step takes so many seconds."""
-        base = bases[these.base[at]]
+        """Return the candidate in one place."""
+        base, site = steps.bases[these.base[at]], steps.site
         setup = replace(
             base,
             layout=self.rows.layout(self.rows.rows[these.row[at]]),
@@ -176,8 +200,6 @@ class SplitPredictor:
             recompute=self.space.recomputes[these.recompute[at]],
             recompute_share=float(these.share[at]),
         )
-        one = Fitting(*(column[at : at + 1] for column in these))
-        parts = self._parts(site, base, one, rows).at(0)
         placed = replace(site, nodes=setup.layout.accelerators // site.per_node)
         return Found(
             layout=setup.layout,
@@ -189,76 +211,6 @@ class SplitPredictor:
             step_s=seconds,
             over_likely=mean_over_likely(self.cache, placed, setup, parts),
         )
-
-    def _least_s(self, site: Site, bases: Sequence[Setup], these: Fitting) -> np.ndarray:
-        """Return seconds that no step of the candidates is shorter than."""
-        least = np.empty(len(these.row))
-        facts = self.rows.facts
-        waits = np.where(facts["pipeline"] > 1, 1 / facts["virtual_stages"], 0.0)
-        for i, base in enumerate(bases):
-            own = these.base == i
-            if not own.any():
-                continue
-            stages = self.tables.stages(site, base)
-            some = Fitting(*(column[own] for column in these))
-            one = some.seconds(stages.seconds["forward_s"])
-            one += some.seconds(stages.seconds["backward_s"])
-            least[own] = some.accum * one + waits[some.row] * some.seconds(stages.others_s)
-        return least
-
-    def step_s(
-        self,
-        site: Site,
-        bases: Sequence[Setup],
-        these: Fitting,
-        part: np.ndarray,
-        rows: np.ndarray,
-    ) -> np.ndarray:
-        """Return the step times of some candidates.
-
-        Args:
-            site: device and links.
-            bases: precision and software.
-            these: candidates, of which
-            part: are wanted.
-            rows: all rows of these nodes, whose collectives are timed together.
-        """
-        seconds = np.empty(len(part))
-        for i, base in enumerate(bases):
-            own = np.flatnonzero(these.base[part] == i)
-            if len(own):
-                chosen = Fitting(*(column[part[own]] for column in these))
-                seconds[own] = self._parts(site, base, chosen, rows).total_s
-        return seconds
-
-    def _parts(self, site: Site, base: Setup, these: Fitting, rows: np.ndarray) -> StepTimes:
-        """Return the steps of candidates of one software, [candidates]."""
-        facts = {name: column[these.row] for name, column in self.rows.facts.items()}
-        stages = self.tables.stages(site, base)
-        taken = {name: these.seconds(stages.seconds[name]) for name in SECONDS}
-        table, place = self.cache.shared(
-            ("traffic", self.rows.key, rows.tobytes()), lambda: self.rows.traffic(rows)
-        )
-        links = self.cache.links(site)
-        ranks = np.full((table.rows, 1), facts["accelerators"][0])
-        traffic = hybrid_traffic(table, ranks, links, wire_of(base))
-        sent = stages.boundary_bytes[facts["split"]] * self.tables.micro_batches[these.size]
-        candidates = Candidates(
-            micro_batch=MicroBatchTimes(
-                taken["forward_s"], taken["backward_s"], taken["compute_s"], taken["memory_s"]
-            ),
-            communication={name: taken[name] for name in SECONDS if name.endswith("_comm_s")},
-            others_s=these.seconds(stages.others_s),
-            boundary_bytes=sent,
-            on_fast_link=facts["accelerators"] <= site.domain,
-            pipeline=facts["pipeline"],
-            virtual_stages=facts["virtual_stages"],
-            traffic=traffic.rows(place[facts["traffic"]]),
-            stepped=facts["stepped"],
-            accumulated=facts["accumulated"],
-            grad_accum=these.accum,
-        )
-        return split_parts(self.cache, site, base, candidates)
 
     def _runnable(self, base: Setup) -> np.ndarray:
         """Return [rows] whether gpuplan's runner runs a layout."""

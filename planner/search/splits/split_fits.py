@@ -46,8 +46,12 @@ class SplitFits:
 
     def of(
         self, site: Site, base: Setup, rows: np.ndarray, index: int, max_oom: float
-    ) -> tuple[Fitting, int, int]:
-        """Return the candidates that fit, and how many do not: for their memory, or their batch."""
+    ) -> tuple[Fitting, np.ndarray, np.ndarray]:
+        """Return the candidates that fit, and how many of each row do not, [rows].
+
+        The first number is of those that take too much memory, the second of those that do not make
+        the global batch.
+        """
         facts = self.rows.facts
         needed = self.cache.shared(
             ("needed", self.rows.key, base, rows.tobytes()), lambda: self._needed(base, rows)
@@ -77,7 +81,8 @@ class SplitFits:
             share=np.ones(len(row)),
             base=np.full(len(row), index),
         )
-        missed = needed.peaks.size - needed.indivisible - len(row)
+        fitting = np.bincount(row, minlength=len(rows))
+        missed = needed.peaks[0].size - needed.indivisible - fitting
         if self._ends is None:
             return found, missed, needed.indivisible
         some = self._some_layers(rows, needed, room, some, index)
@@ -148,7 +153,7 @@ class SplitFits:
             accum=accum,
             peaks=peaks,
             least=peaks.min(axis=(1, 2)),
-            indivisible=int((~divides).sum()) * len(policies),
+            indivisible=(~divides).sum(axis=1) * len(policies),
         )
 
     def _accumulation(

@@ -20,7 +20,7 @@ from ...software.stack import casts_layers
 from ..progress import Progress, untold
 from ..search_space import Space
 from .kept_outcomes import KeptOutcomes
-from .outcome import Outcome
+from .outcome import Asked, Outcome
 from .predictor import SplitPredictor
 from .rows import Kind
 
@@ -87,27 +87,49 @@ class SplitSearch:
             )
         return self._legal[stack]
 
+    def outcomes(
+        self,
+        site: Site,
+        precisions: Sequence[Precision],
+        stack: Stack,
+        asked: Sequence[Asked],
+        *,
+        max_oom: float,
+    ) -> list[tuple[Outcome, ...]]:
+        """Return the best split layouts of each number of nodes, in each precision.
+
+        What one precision reaches is what the next has to beat.
+        """
+        columns = []
+        for precision in precisions:
+            columns.append(self.best(site, precision, stack, asked, max_oom=max_oom))
+            steps = ([one.step_s for one in outcome.found] for outcome in columns[-1])
+            asked = [
+                one._replace(bound_s=min([one.bound_s, *own]))
+                for one, own in zip(asked, steps, strict=True)
+            ]
+        return list(zip(*columns, strict=True))
+
     def best(
         self,
         site: Site,
         precision: Precision,
         stack: Stack,
-        nodes: int,
+        asked: Sequence[Asked],
         *,
-        bound_s: float,
         max_oom: float,
-    ) -> Outcome:
-        """Return the best split layouts of so many nodes (`SplitPredictor.best`)."""
+    ) -> list[Outcome]:
+        """Return the best split layouts of each number of nodes (`SplitPredictor.best`)."""
 
-        def make() -> Outcome:
+        def make(missing: list[int]) -> list[Outcome]:
             predictor = self._predictor(precision, stack)
             assert predictor is not None, "asked for only where it may help"
             bases = self._bases(precision, stack)
-            return predictor.best(site, bases, nodes, bound_s=bound_s, max_oom=max_oom)
+            return predictor.best(site, bases, [asked[i] for i in missing], max_oom=max_oom)
 
-        software = self._software(precision, stack)
-        key = ("best", self.kept.site(site), nodes, software, bound_s, max_oom)
-        return self.kept.outcome(key, make)
+        software, machine = self._software(precision, stack), self.kept.site(site)
+        keys = [("best", machine, one.nodes, software, one.bound_s, max_oom) for one in asked]
+        return self.kept.outcomes(keys, make)
 
     def _software(self, precision: Precision, stack: Stack) -> str:
         """Return what tells precision and software from others."""

@@ -12,6 +12,7 @@ from gpuplan.planner.parallelism.legal_layouts import (
     pipelines,
     shardings,
 )
+from gpuplan.planner.parallelism.rank_parameters import expert_data_layout
 from gpuplan.planner.plan.layout import Layout, parse_layout
 from gpuplan.profiles.profile import Profile
 
@@ -64,6 +65,21 @@ def test_the_state_is_shared_by_all_or_by_those_on_the_fast_link() -> None:
     assert shardings(1, 1, 8) == [(0, 1)]
     assert shardings(16, 1, 8) == [(0, 1), (1, 16), (2, 16), (3, 16), (3, 8)]
     assert shardings(1, 4, 8) == [(0, 1), (1, 4), (2, 4), (3, 4)]
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 5, 6, 16])
+def test_ranks_that_share_experts_are_a_data_dimension_on_any_number_of_nodes(nodes: int) -> None:
+    for layout in legal_layouts(MIXTURE, nodes=nodes, per_node=8, domain=8):
+        experts = expert_data_layout(layout)
+        assert experts.data * layout.expert == layout.data * layout.context * layout.tensor
+        assert experts.shard <= max(layout.shard, experts.data if layout.zero_stage else 1)
+
+
+def test_some_of_the_ranks_that_share_experts_have_one_copy_of_them() -> None:
+    shared = Layout(data=24, shard=8, zero_stage=3, expert=2)
+    assert (expert_data_layout(shared).data, expert_data_layout(shared).shard) == (12, 4)
+    whole = Layout(data=24, shard=24, zero_stage=3, expert=2)
+    assert expert_data_layout(whole).shard == 12
 
 
 def test_a_model_without_repeated_blocks_is_not_split(make_decoder: Decoders) -> None:

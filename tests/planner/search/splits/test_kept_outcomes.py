@@ -65,6 +65,11 @@ def outcomes(shelf: Shelf, profile: Profile, **question: object) -> KeptOutcomes
     return KeptOutcomes.of(cache, space_of(asked, profile))
 
 
+def outcome(found: KeptOutcomes, key: tuple[object, ...], make: Callable[[], Outcome]) -> Outcome:
+    """Return the outcome of one key."""
+    return found.outcomes([key], lambda missing: [make() for _ in missing])[0]
+
+
 def unknown() -> Outcome:
     raise AssertionError("computed again")
 
@@ -72,20 +77,34 @@ def unknown() -> Outcome:
 def test_what_was_kept_is_found_as_it_was(toy: Profile) -> None:
     shelf = Shelf()
     first = outcomes(shelf, toy)
-    assert first.outcome(KEY, lambda: OUTCOME) == OUTCOME
+    assert outcome(first, KEY, lambda: OUTCOME) == OUTCOME
     assert first.flag(("legal",), lambda: False) is False
     first.values.save()
     again = outcomes(shelf, toy)
-    assert again.outcome(KEY, unknown) == OUTCOME
+    assert outcome(again, KEY, unknown) == OUTCOME
     assert again.flag(("legal",), lambda: True) is False
     again.values.save()
     assert len(shelf.content) == 1
 
 
+def test_only_what_is_not_known_is_computed_and_all_of_it_together(toy: Profile) -> None:
+    found, computed = outcomes(Shelf(), toy), []
+
+    def make(missing: list[int]) -> list[Outcome]:
+        computed.append(missing)
+        return [replace(OUTCOME, fitting=i) for i in missing]
+
+    keys = [(*KEY, i) for i in range(4)]
+    assert [one.fitting for one in found.outcomes(keys[1:3], make)] == [0, 1]
+    assert [one.fitting for one in found.outcomes(keys, make)] == [0, 0, 1, 3]
+    assert [one.fitting for one in found.outcomes(keys, make)] == [0, 0, 1, 3]
+    assert computed == [[0, 1], [0, 3]]
+
+
 def test_other_facts_find_nothing(toy: Profile, make_decoder: Callable[..., Profile]) -> None:
     shelf = Shelf()
     first = outcomes(shelf, toy)
-    first.outcome(KEY, lambda: OUTCOME)
+    outcome(first, KEY, lambda: OUTCOME)
     first.values.save()
     other = replace(OUTCOME, fitting=0)
     cache = ModelCache(toy, kept=shelf)
@@ -97,8 +116,8 @@ def test_other_facts_find_nothing(toy: Profile, make_decoder: Callable[..., Prof
         KeptOutcomes.of(cache.with_constants(slower), space),
         KeptOutcomes.of(cache.with_curves(cache.curve_choice.without(["T4"])), space),
     ):
-        assert one.outcome(KEY, lambda: other) == other
-    assert outcomes(shelf, toy).outcome((*KEY, 1), lambda: other) == other
+        assert outcome(one, KEY, lambda: other) == other
+    assert outcome(outcomes(shelf, toy), (*KEY, 1), lambda: other) == other
 
 
 def test_a_changed_curve_file_of_the_user_finds_nothing(
@@ -108,24 +127,24 @@ def test_a_changed_curve_file_of_the_user_finds_nothing(
     monkeypatch.setenv("GPUPLAN_CURVES", str(file))
     file.write_text("{}")
     first = outcomes(shelf, toy)
-    first.outcome(KEY, lambda: OUTCOME)
+    outcome(first, KEY, lambda: OUTCOME)
     first.values.save()
-    assert outcomes(shelf, toy).outcome(KEY, unknown) == OUTCOME
+    assert outcome(outcomes(shelf, toy), KEY, unknown) == OUTCOME
     file.write_text("{ }")
     with pytest.raises(AssertionError, match="computed again"):
-        outcomes(shelf, toy).outcome(KEY, unknown)
+        outcome(outcomes(shelf, toy), KEY, unknown)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nothing", b"half"])
 def test_damaged_outcomes_are_computed_again(toy: Profile, damage: bytes) -> None:
     shelf = Shelf()
     first = outcomes(shelf, toy)
-    first.outcome(KEY, lambda: OUTCOME)
+    outcome(first, KEY, lambda: OUTCOME)
     first.values.save()
     (name,) = shelf.content
     shelf.content[name] = shelf.content[name][:-9] if damage == b"half" else damage
     with pytest.raises(AssertionError, match="computed again"):
-        outcomes(shelf, toy).outcome(KEY, unknown)
+        outcome(outcomes(shelf, toy), KEY, unknown)
 
 
 def test_sites_differ_by_device_link_and_nodes(toy: Profile) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -34,10 +35,11 @@ from gpuplan.planner.search.layouts.some_layers import FRAGMENTATION, equal_laye
 from gpuplan.planner.search.machines.offers import survey
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import few_micro_batches, space_of
-from gpuplan.planner.search.splits.outcome import Outcome
-from gpuplan.planner.search.splits.predictor import SplitPredictor
+from gpuplan.planner.search.splits.outcome import Asked, Outcome
+from gpuplan.planner.search.splits.predictor import FIRST_LOOK, SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.search.splits.split_search import SplitSearch
+from gpuplan.planner.search.splits.steps import SplitSteps
 from gpuplan.planner.search.sweep import WORTH_SPLITTING, Sweep
 from gpuplan.planner.software.stack import casts_layers
 from gpuplan.profiles.passes.optimizers import with_optimizer
@@ -54,6 +56,7 @@ HUGE = {**DENSE, "layers": 40, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn"
 FEW_LAYERS = {**DENSE, "layers": 4}
 MODELS = (FEW_LAYERS, MIXTURE, DENSE, UNEVEN)
 BATCHES = np.array([1, 2, 4, 8])
+ANY_STEP = [Asked(nodes=1, bound_s=float("inf"))]
 SOFTWARE: tuple[tuple[Stack, Date | None], ...] = (
     ("torch-eager", None),
     ("megatron", None),
@@ -116,14 +119,14 @@ def sites() -> list[Site]:
 def predictor_of(
     cache: ModelCache,
     site: Site,
-    nodes: int,
+    *nodes: int,
     software: tuple[Stack, Date | None] = SOFTWARE[0],
     **given: object,
 ) -> SplitPredictor:
     work = Work(global_batch=given.pop("global_batch", 64))  # pyright: ignore[reportArgumentType]
     question = Question(
         work=work,
-        machine=Machine(nodes=(nodes,)),
+        machine=Machine(nodes=nodes),
         choices=Choices(micro_batches=tuple(BATCHES.tolist())),
     )
     base = bases(software=software)[-1]
@@ -205,7 +208,7 @@ def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
     software = data.draw(st.sampled_from(SOFTWARE))
     predictor = predictor_of(cache, site, 1, software=software, global_batch=batch)
     tried_with = bases(offload, software)
-    outcome = predictor.best(site, tried_with, 1, bound_s=float("inf"), max_oom=max_oom)
+    (outcome,) = predictor.best(site, tried_with, ANY_STEP, max_oom=max_oom)
     tried = tried_one_by_one(cache, site, predictor, batch, max_oom, tried_with[0])
     assert outcome.fitting == len(tried)
     if not tried:
@@ -337,9 +340,35 @@ def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
     rows = predictor.rows.legal[Kind(site.per_node, site.domain), nodes]
     base = data.draw(st.sampled_from(bases()))
     these, _, _ = predictor.fits.of(site, base, rows, 0, 1.0)
-    least_s = predictor._least_s(site, [base], these)
-    step_s = predictor.step_s(site, [base], these, np.arange(len(these.row)), rows)
+    steps = SplitSteps(cache, predictor.rows, predictor.tables, site, [base], rows)
+    least_s = steps.least_s(these)
+    step_s = steps.step_s(these, np.arange(len(these.row)))
     assert (least_s <= step_s * (1 + 1e-12)).all()
+
+
+@settings(max_examples=10)
+@given(data=st.data())
+def test_numbers_of_nodes_asked_together_are_answered_as_one_by_one(caches, sites, data) -> None:
+    cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
+    counts = data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 8, 64]), min_size=1, unique=True))
+    site = with_memory(site, data.draw(st.sampled_from([1.0, 0.045, 0.03, 0.001])))
+    predictor = predictor_of(cache, site, *counts, global_batch=96)
+    asked = [Asked(n, data.draw(st.sampled_from([float("inf"), 0.2, 0.02]))) for n in counts]
+    together = predictor.best(site, bases(), asked, max_oom=0.02)
+    assert together == [predictor.best(site, bases(), [one], max_oom=0.02)[0] for one in asked]
+
+
+def test_what_a_first_look_prunes_is_not_the_best(
+    huge: Profile, sites: list[Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, asked = ModelCache(huge), [Asked(nodes, float("inf")) for nodes in (2, 4, 8)]
+    predictor = predictor_of(cache, sites[0], 2, 4, 8, global_batch=256)
+    few = predictor.best(sites[0], bases(), asked)
+    assert max(one.fitting for one in few) > FIRST_LOOK / 4
+    for looked_at in (1, 10**6):
+        monkeypatch.setattr(f"{SplitPredictor.__module__}.FIRST_LOOK", looked_at)
+        other = predictor.best(sites[0], bases(), asked)
+        assert [one.found for one in other] == [one.found for one in few]
 
 
 def test_a_large_model_has_plans_that_split_it_and_a_small_one_is_left_alone(
@@ -395,9 +424,10 @@ def test_to_split_a_model_has_to_be_worth_it(
     question = Question(machine=machine, work=Work(global_batch=256))
     bounds: list[float] = []
 
-    def best(_: SplitSearch, *asked: object, bound_s: float, **others: object) -> Outcome:
-        bounds.append(bound_s)
-        return Outcome(found=(), fitting=0, out_of_memory=0, indivisible=0, timed=0)
+    def best(_: SplitSearch, *where: object, max_oom: float) -> list[Outcome]:
+        (asked,) = cast(list[Asked], where[-1])
+        bounds.append(asked.bound_s)
+        return [Outcome(found=(), fitting=0, out_of_memory=0, indivisible=0, timed=0)]
 
     monkeypatch.setattr(SplitSearch, "best", best)
     found = search(question, huge, load_catalogue())
@@ -448,7 +478,7 @@ def test_less_memory_leaves_fewer_layouts(caches, sites) -> None:
     for share in (1.0, 0.04, 0.03, 0.001):
         site = with_memory(sites[0], share)
         predictor = predictor_of(caches[0], site, 1)
-        outcome = predictor.best(site, bases(), 1, bound_s=float("inf"), max_oom=0.02)
+        (outcome,) = predictor.best(site, bases(), ANY_STEP, max_oom=0.02)
         fitting.append(outcome.fitting)
     assert fitting[0] > fitting[2] >= fitting[3] == 0
     assert fitting == sorted(fitting, reverse=True)
@@ -458,13 +488,13 @@ def test_a_predictor_that_is_gone_leaves_nothing_to_the_next(profiles, sites) ->
     """The next may lie where it lay."""
     cache, fitting = ModelCache(profiles[0]), []
     for batch in (64, 8, 24, 64, 8, 24):
-        outcome = predictor_of(cache, sites[0], 1, global_batch=batch).best(
-            sites[0], bases(), 1, bound_s=float("inf")
+        (outcome,) = predictor_of(cache, sites[0], 1, global_batch=batch).best(
+            sites[0], bases(), ANY_STEP
         )
         fitting.append(outcome.fitting)
     alone = [
         predictor_of(ModelCache(profiles[0]), sites[0], 1, global_batch=batch)
-        .best(sites[0], bases(), 1, bound_s=float("inf"))
+        .best(sites[0], bases(), ANY_STEP)[0]
         .fitting
         for batch in (64, 8, 24)
     ]
