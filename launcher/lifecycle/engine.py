@@ -104,6 +104,8 @@ class EngineJob:
     infra: str | None = None
     why: str | None = None
     """The engine's message about a failure."""
+    is_unasked: bool = False
+    """Whether it is known that machines were never asked for, until now, for a managed job."""
 
 
 @dataclass(frozen=True, kw_only=True)

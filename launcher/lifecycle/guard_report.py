@@ -152,15 +152,22 @@ def managed_usd(
     downs = (1 + job.recoveries) * Decimal(MANAGED_DOWN_S) / Decimal(SECONDS_PER_HOUR)
     counted = max(ZERO, machines_usd - earlier) + downs * last.usd_per_hour
     paid_hours = counted / last.usd_per_hour if last.usd_per_hour else ZERO
-    return (counted + _controller_usd(record, job, paid_hours)).quantize(CENT)
+    return (counted + _controller_usd(record, job.ended_at, paid_hours)).quantize(CENT)
 
 
-def _controller_usd(record: LaunchRecord, job: EngineJob, paid_hours: Decimal) -> Decimal:
+def controller_usd(record: LaunchRecord, *, until: datetime) -> Decimal:
+    """Return what the controller of a managed job cost that never had a machine."""
+    return _controller_usd(record, until, ZERO).quantize(CENT)
+
+
+def _controller_usd(
+    record: LaunchRecord, ended_at: datetime | None, paid_hours: Decimal
+) -> Decimal:
     """Return what the controller of a managed job costs while no machine of the job is paid for."""
     rate, last = record.controller_usd_per_hour, record.last
     if rate is None or last is None:
         return ZERO
-    elapsed_s = 0.0 if job.ended_at is None else (job.ended_at - last.asked_at).total_seconds()
+    elapsed_s = 0.0 if ended_at is None else (ended_at - last.asked_at).total_seconds()
     elapsed_hours = Decimal(str(elapsed_s)) / Decimal(SECONDS_PER_HOUR)
     return rate * (max(ZERO, elapsed_hours - paid_hours) + CONTROLLER_IDLE_HOURS)
 

@@ -6,10 +6,42 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from ..store.accounting import ZERO
 from ..store.launch_record import LaunchRecord, Outcome
-from .engine import EngineJob
-from .guard_report import GuardReport, command_usd, counted_s, lacks_results, managed_usd
+from .engine import ENDED, EngineJob
+from .guard_report import (
+    GuardReport,
+    command_usd,
+    controller_usd,
+    counted_s,
+    lacks_results,
+    managed_usd,
+)
 from .machines import Changes
+
+UNASKED = "no machine was ever asked for, and SkyPilot's controller alone is counted"
+
+
+def without_machines(record: LaunchRecord, job: EngineJob | None, *, now: datetime) -> Changes:
+    """Return what an attempt keeps of a managed job that never had a machine.
+
+    {} of any other: machines may have come and gone unseen.
+    """
+    if job is None or not job.is_unasked or job.status not in ENDED:
+        return {}
+    usd = controller_usd(record, until=max(job.ended_at or now, _asked_at(record) or now))
+    return {
+        "usd_per_hour": None,
+        "began_at": None,
+        "ended_at": None,
+        "is_bound": False,
+        "counted_usd": usd,
+        "command_usd": ZERO,
+    }
+
+
+def _asked_at(record: LaunchRecord) -> datetime | None:
+    return None if record.last is None else record.last.asked_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +85,9 @@ class JobEnd:
             now: by the clock here.
             tell: called where that clock cannot be right.
         """
+        unasked = without_machines(self.record, self.job, now=now)
+        if unasked:
+            return {"trained": False, **unasked}
         return {
             "guard_why": self.guard_why,
             "trained": self._trained(),
@@ -67,9 +102,12 @@ class JobEnd:
             return "stopped", "it was told to stop; its guard's report could not be read"
         if self.job.status == "succeeded":
             return "succeeded", "the job ended well"
+        if self.job.status == "cancelled" and self.job.is_unasked:
+            return "cancelled", f"the job was cancelled: {UNASKED}"
         if self.job.status == "cancelled":
             return "stopped", "the job was cancelled"
-        return "failed", self.job.why or "the job failed; see its log with `gpuplan logs`"
+        why = self.job.why or "the job failed; see its log with `gpuplan logs`"
+        return "failed", f"{why}; {UNASKED}" if self.job.is_unasked else why
 
     def _trained(self) -> bool | None:
         """Return whether it did a step; None of a script of one's own, or without its log.

@@ -18,10 +18,20 @@ from ..task_file import OUT_FOLDER, write_tasks
 from .closing import close_lost
 from .context import LaunchContext
 from .engine import ENDED, EngineError, NoEngineError
+from .job_end import UNASKED
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
 from .observe import Finding, Observed, classify, observe, silence_text
-from .transitions import ask, attend, end, end_waiting, settle, this_process, wait_started
+from .transitions import (
+    ask,
+    attend,
+    end,
+    end_waiting,
+    settle,
+    this_process,
+    unasked_after,
+    wait_started,
+)
 from .waiting import Watch, orders_of, passed
 
 LOOK_EVERY_S = 3.0
@@ -218,6 +228,9 @@ def down(
         context.engine.cancel_request(seen.request.request_id)
     record = note_machines(context, record)
     tear_down(context, record)
+    unasked = unasked_after(context, record)
+    if unasked:
+        return end(context, record, "cancelled", f"taken back: {UNASKED}", **unasked)
     had_machines = record.last is not None and record.last.began_at is not None
     return end(
         context,

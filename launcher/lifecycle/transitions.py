@@ -37,9 +37,10 @@ from .engine import (
     NoEngineError,
 )
 from .guard_report import run_in_log, word_in_log
-from .job_end import JobEnd
+from .job_end import JobEnd, without_machines
 from .job_log import Copied, keep_log
 from .machines import (
+    Changes,
     advance,
     as_it_stands,
     cost_of_failed_start,
@@ -218,7 +219,20 @@ def end_waiting(context: LaunchContext, record: LaunchRecord, found: Passed) -> 
     context.tell(f"{record.run} is ended: {found.text}")
     record = note_machines(context, record)
     tear_down(context, record)
-    return end(context, record, "guarded", found.text, is_bound=True, guard_why=found.why)
+    # Without a word of the engine on it, machines may have come and gone unseen.
+    facts = {"is_bound": True, **unasked_after(context, record)}
+    return end(context, record, "guarded", found.text, guard_why=found.why, **facts)
+
+
+def unasked_after(context: LaunchContext, record: LaunchRecord) -> Changes:
+    """Return what a launch keeps that was just ended and is known to have had no machine."""
+    if not record.managed:
+        return {}
+    try:
+        job = newest_job(context, record)
+    except EngineError:
+        return {}
+    return without_machines(record, job, now=context.now_of(record))
 
 
 def settle(

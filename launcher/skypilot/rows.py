@@ -143,7 +143,18 @@ def _managed_job(rows: list[Any]) -> EngineJob:
         recoveries=sum(row["recovery_count"] or 0 for row in rows),
         infra=now["infra"],
         why=now["failure_reason"],
+        is_unasked=all(_is_unasked(row) for row in rows),
     )
+
+
+def _is_unasked(row: Any) -> bool:
+    """Return whether machines were never asked for, for a task of a managed job.
+
+    SkyPilot 0.14 writes when it was submitted as it begins to (`set_starting_async`,
+    sky/jobs/state.py). Once it has begun, machines may have come and gone before the job ran, of
+    which its rows say nothing.
+    """
+    return row["submitted_at"] is None and row["start_at"] is None
 
 
 def _name(status: Any) -> str:

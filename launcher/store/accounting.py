@@ -79,5 +79,6 @@ def closing_line(record: LaunchRecord, *, now: datetime) -> str:
         predicted = f"predicted ${record.usd_expected:,.2f}"
     if record.term_usd is not None:
         predicted += f" of a term of ${record.term_usd:,.2f}, paid used or not"
-    saved = f"saved at {record.results}" if spent else "nothing was rented"
+    has_rented = spent and any(one.usd_per_hour is not None for one in record.attempts)
+    saved = f"saved at {record.results}" if has_rented else "nothing was rented"
     return f"spent {most}${spent:,.2f}, {predicted}, {saved}"
