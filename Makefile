@@ -86,7 +86,7 @@ test-report: report
 
 # What a run may use and need not: these tests skip where it is missing, and fail here.
 test-extras: extras
-	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,tensorboard,wandb,mlflow,webdataset,datasets" \
+	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,tensorboard,wandb,mlflow,webdataset,datasets,torchdata" \
 		$(PYTEST) tests/launcher/runner/reporting \
 		tests/launcher/runner/input/test_stream_libraries.py $(PYTEST_ARGS)
 

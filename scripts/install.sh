@@ -29,7 +29,7 @@ case "$want" in
         ;;
     extras)
         package='.[dev,tensorboard,wandb,mlflow]'
-        libraries='datasets webdataset'
+        libraries='datasets torchdata webdataset'
         ;;
     frameworks)
         venv=.venv-frameworks

@@ -307,6 +307,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "tensorboard": lambda: _has_all("tensorboard"),
     "webdataset": lambda: _has_all("webdataset"),
     "datasets": lambda: _has_all("datasets"),
+    "torchdata": lambda: _has_all("torchdata"),
     "wandb": lambda: _has_all("wandb"),
     "mlflow": lambda: _has_all("mlflow", "sqlalchemy", "alembic"),
 }

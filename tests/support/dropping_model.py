@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.functional import dropout
 
 WIDTH, HEADS = 32, 4
 DROPPED = 0.25
@@ -42,22 +44,56 @@ class Noted(nn.Dropout):
         return found
 
 
-class Function(nn.Module):
-    """Drops by a function, and notes the masks that it draws."""
+def _closure(drop: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: drop(x, DROPPED, True)
 
-    def __init__(self, name: str):
+
+class Function(nn.Module):
+    """Drops by a function that it finds as people's code does, and notes the masks that it draws.
+
+    named: in its own module, by `from torch.nn.functional import dropout`
+    kept: as an attribute of itself
+    part: as one that knows how much to drop
+    of class: as an attribute of its class
+    torch: by torch's other name for it
+    closure: where no name is of it
+    """
+
+    of_class = staticmethod(F.dropout)
+
+    def __init__(self, name: str, found_as: str):
         super().__init__()
         self.name = name
+        self.found_as = found_as
+        self.kept: Callable[..., Tensor] = F.dropout
+        self.part = partial(F.dropout, p=DROPPED)
+        self.in_closure = _closure(F.dropout)
+
+    def drop(self, x: Tensor) -> Tensor:
+        if self.found_as == "named":
+            return dropout(x, DROPPED)
+        if self.found_as == "kept":
+            return self.kept(x, DROPPED)
+        if self.found_as == "part":
+            return self.part(x)
+        if self.found_as == "of class":
+            return self.of_class(x, DROPPED)
+        if self.found_as == "torch":
+            return torch.dropout(x, DROPPED, True)
+        if self.found_as == "closure":
+            return self.in_closure(x)
+        return F.dropout(x, DROPPED)
 
     def forward(self, x: Tensor) -> Tensor:
-        found = F.dropout(x, DROPPED, self.training)
-        if self.training:
-            note(self.name, found)
+        if not self.training:
+            return x
+        found = self.drop(x)
+        note(self.name, found)
         return found
 
 
 class Block(nn.Module):
-    def __init__(self, number: int):
+    def __init__(self, number: int, found_as: str):
         super().__init__()
         self.number = number
         self.query_key_value = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
@@ -67,7 +103,7 @@ class Block(nn.Module):
             nn.Linear(WIDTH, 2 * WIDTH),
             nn.Tanh(),
             Noted(f"split{number}"),
-            Function(f"function{number}"),
+            Function(f"function{number}", found_as),
             nn.Linear(2 * WIDTH, WIDTH),
             Noted(f"whole{number}"),
         )
@@ -91,10 +127,10 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, found_as: str) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(8, WIDTH), nn.Linear(WIDTH, 5)
-        self.blocks = nn.ModuleList(Block(number) for number in range(2))
+        self.blocks = nn.ModuleList(Block(number, found_as) for number in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
@@ -103,8 +139,8 @@ class Net(nn.Module):
         return self.last(x)
 
 
-def build_model() -> nn.Module:
-    return Net()
+def build_model(found_as: str = "usual") -> nn.Module:
+    return Net(found_as)
 
 
 def make_batch(batch_size: int = 4) -> tuple[Tensor, Tensor]:

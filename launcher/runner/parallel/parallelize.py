@@ -31,8 +31,11 @@ from ....profiles.user_model.blocks import find_blocks
 from ....profiles.user_model.checks import Batch
 from ..job import Execution
 from ..training.numerics import fsdp_policy
+from .split_dropout import split_backend
 
 LossFunction = Callable[[nn.Module, Batch], Tensor]
+USUAL_BACKEND = "inductor"
+"""Of `torch.compile`, where none is named."""
 
 
 class LossModule(nn.Module):
@@ -88,11 +91,12 @@ def compile_model(model: nn.Module, execution: Execution) -> None:
 
 def compile_blocks(blocks: Sequence[nn.Module], execution: Execution) -> None:
     """Compile blocks in place, one by one, if the plan compiles."""
+    backend = split_backend() if execution.layout.tensor > 1 else USUAL_BACKEND
     for block in blocks if execution.compile else ():
-        compile_in_place(block)
+        compile_in_place(block, backend)
 
 
-def compile_in_place(module: nn.Module) -> None:
+def compile_in_place(module: nn.Module, backend: str | Callable[..., Any] = USUAL_BACKEND) -> None:
     """Compile a module, which keeps its class and the names of its parameters.
 
     `Module.compile` leaves the code of torch's own modules out, and so all of an nn.Sequential or
@@ -100,9 +104,9 @@ def compile_in_place(module: nn.Module) -> None:
     then with the next function that is not torch's. Their forward is compiled itself.
     """
     if type(module).forward.__module__.partition(".")[0] == "torch":
-        module.forward = torch.compile(module.forward)
+        module.forward = torch.compile(module.forward, backend=backend)
     else:
-        module.compile()
+        module.compile(backend=backend)
 
 
 def spread(

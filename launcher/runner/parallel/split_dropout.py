@@ -27,6 +27,8 @@ from torch.nn import functional
 from torch.nn.modules.dropout import _DropoutNd as _Dropout
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
+from .compiled_dropout import naming_backend, replace_names
+
 DROPOUTS: dict[Any, tuple[int, str]] = {
     functional.dropout: (1, "p"),
     functional.dropout1d: (1, "p"),
@@ -35,6 +37,10 @@ DROPOUTS: dict[Any, tuple[int, str]] = {
     functional.alpha_dropout: (1, "p"),
     functional.feature_alpha_dropout: (1, "p"),
     torch.dropout: (1, "p"),
+    torch.alpha_dropout: (1, "p"),
+    torch.feature_dropout: (1, "p"),
+    torch.feature_alpha_dropout: (1, "p"),
+    torch.native_dropout: (1, "p"),
     functional.scaled_dot_product_attention: (4, "dropout_p"),
 }
 """Functions that drop, with the place and the name of how much."""
@@ -113,11 +119,12 @@ def split_dropout(model: nn.Module, mesh: DeviceMesh, *, compiled: bool = False)
         model: of this rank.
         mesh: of the tensor ranks.
         compiled: whether blocks are to be compiled. Compiled code knows of no such mode, so it
-            breaks off for each dropout that drops something, whether a module or a function.
+            breaks off for each dropout that drops something, whether a module or a function. One
+            that drops nothing, such as attention without dropout, stays in the compiled code.
     """
     mode = SplitDropout(mesh)
     if compiled:
-        _break_off_at_functions(mode)
+        replace_names(model, {func: _breaking(mode, func) for func in DROPOUTS})
     for module in model.modules():
         if not compiled:
             module.forward = partial(_inside, mode, module.forward)
@@ -126,25 +133,16 @@ def split_dropout(model: nn.Module, mesh: DeviceMesh, *, compiled: bool = False)
     return mode
 
 
+def split_backend() -> Callable[..., Any]:
+    """Return what compiles blocks whose layers are split, and names dropout that it finds there."""
+    return naming_backend(DROPOUTS, _drops)
+
+
 def _inside(mode: SplitDropout, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if mode in _get_current_function_mode_stack():
         return forward(*args, **kwargs)
     with mode:
         return forward(*args, **kwargs)
-
-
-def _break_off_at_functions(mode: SplitDropout) -> None:
-    """Let compiled code call functions that drop as they are, wherever the model looks them up.
-
-    For the rest of the process, which trains this model alone. One that drops nothing, such as
-    attention without dropout, stays in the compiled code.
-    """
-    # The compiler looks torch's functions up by name, once: it has to find torch's own there.
-    torch.compile(functional.relu, backend="eager")(torch.zeros(1))
-    for func in DROPOUTS:
-        name = func.__name__
-        if getattr(functional, name, None) is func:
-            setattr(functional, name, _breaking(mode, func))
 
 
 def _breaking(mode: SplitDropout, func: Any) -> Callable[..., Any]:

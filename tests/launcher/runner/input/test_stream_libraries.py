@@ -1,4 +1,4 @@
-"""Streams of WebDataset and Hugging Face: every sample once, dealt by whom it may be."""
+"""Streams of data libraries: every sample once, dealt by whom it may be, and continued."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from runner_jobs import plan_of, train
+
+from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +39,38 @@ def compute_loss(model, batch):
     return model(batch["x"]).square().mean()
 
 
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, place):
+        with open(HERE / f"read-{os.environ['RANK']}", "a") as file:
+            file.write(f"{place}\\n")
+        return {"x": torch.tensor([float(place)])}
+
+
+class Loaded(torch.utils.data.IterableDataset):
+    # What torchdata's loader reads, shuffled, which says itself how far it is.
+
+    def __init__(self):
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        order = torch.Generator().manual_seed(3)
+        self.loader = StatefulDataLoader(Numbers(), None, shuffle=True, generator=order)
+
+    def __iter__(self):
+        return iter(self.loader)
+
+    def state_dict(self):
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state):
+        self.loader.load_state_dict(state)
+
+
 def build_dataset(kind):
+    if kind == "torchdata":
+        return Loaded()
     if kind.startswith("webdataset"):
         import webdataset
 
@@ -97,3 +130,30 @@ def test_two_ranks_of_two_workers_see_every_sample_once(
     seen = {int(one) for file in tmp_path.glob("seen-*") for one in file.read_text().split()}
     # As many samples were asked for as there are: with one twice, another would be missing.
     assert seen - {-1} == set(range(PARTS * EACH))
+
+
+def test_torchdatas_loader_goes_on_where_it_was(tmp_path: Path, model: Path, require: Any) -> None:
+    require("torchdata", "pip install torchdata")
+
+    def losses(folder: str, steps: int) -> list[float]:
+        return train(
+            tmp_path / folder,
+            model,
+            2,
+            plan=plan_of({"data": 2}, micro_batch=2),
+            params={"kind": "torchdata"},
+            steps=steps,
+            workers=2,
+            checkpoint=CheckpointPolicy(every_steps=1),
+        )
+
+    straight = losses("straight", 60)
+    assert len(set(straight)) == 60, "some samples came twice"
+    losses("parts", 50)
+    read = [tmp_path / f"read-{rank}" for rank in range(2)]
+    for one in read:
+        one.unlink()
+    assert losses("parts", 60) == pytest.approx(straight, rel=1e-6)
+    # 200 samples were trained on before. Each of the workers reads 60 and some ahead, and first of
+    # all the beginning is read, to find out whether the stream deals itself.
+    assert all(len(one.read_text().split()) < 200 for one in read), "it was read again"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from runner_jobs import REPOSITORY, plan_of, run, run_with_torchrun, train
+from runner_jobs import REPOSITORY, make_job, plan_of, run, run_with_torchrun, train
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
@@ -19,6 +19,9 @@ DROPPED = 0.25
 STEPS = 6
 TP2: dict[str, Any] = {"tensor": 2}
 EXACT = 1e-6
+# Where the dropout before the function has dropped already, both are 0.
+DROPPED_TWICE = 1 - (1 - DROPPED) ** 2
+INDEPENDENT = DROPPED_TWICE**2 + (1 - DROPPED_TWICE) ** 2
 either_recompute = pytest.mark.parametrize(
     # The other case looks at the same masks, and at those that are drawn again.
     "recompute",
@@ -26,7 +29,14 @@ either_recompute = pytest.mark.parametrize(
 )
 
 
-def _train(folder: Path, layout: dict[str, Any], *, steps: int = STEPS, **plan: Any) -> list[float]:
+def _train(
+    folder: Path,
+    layout: dict[str, Any],
+    *,
+    steps: int = STEPS,
+    found_as: str = "usual",
+    **plan: Any,
+) -> list[float]:
     processes = math.prod(layout.get(name, 1) for name in ("tensor", "data", "pipeline"))
     return train(
         folder,
@@ -36,12 +46,19 @@ def _train(folder: Path, layout: dict[str, Any], *, steps: int = STEPS, **plan: 
         run=run_with_torchrun if plan.get("compile") else run,
         plan=plan_of(layout, micro_batch=4, **{"grad_accum": 2, **plan}),
         steps=steps,
+        params={"found_as": found_as},
         checkpoint=CheckpointPolicy(every_steps=2),
     )
 
 
 def masks(folder: Path, name: str, rank: int) -> torch.Tensor:
     return torch.stack(torch.load(folder / f"{name}-{rank}.pt")).double()
+
+
+def _by_functions_agree(folder: Path, block: int) -> float:
+    """Return the share of places that both ranks drop, or both keep."""
+    mine, others = (masks(folder, f"function{block}", rank) for rank in range(2))
+    return (mine == others).double().mean().item()
 
 
 @either_recompute
@@ -103,16 +120,48 @@ def test_parts_have_other_masks_in_compiled_blocks_too(
             mine, others = (masks(tmp_path, f"{kind}{block}", rank) for rank in range(2))
             agreeing = (mine == others).double().mean().item()
             assert agreeing == pytest.approx(DROPPED**2 + (1 - DROPPED) ** 2, abs=0.016)
-        mine, others = (masks(tmp_path, f"function{block}", rank) for rank in range(2))
-        # Where a dropout before it has dropped already, both are 0.
-        dropped = 1 - (1 - DROPPED) ** 2
-        agreeing = (mine == others).double().mean().item()
-        assert agreeing == pytest.approx(dropped**2 + (1 - dropped) ** 2, abs=0.02)
+        assert _by_functions_agree(tmp_path, block) == pytest.approx(INDEPENDENT, abs=0.02)
         mine, others = (masks(tmp_path, f"split{block}", rank) for rank in range(2))
         assert torch.equal(*(masks(tmp_path, f"whole{block}", rank) for rank in range(2)))
         if recompute == "full":
             assert len(mine) == 2 * 2 * STEPS, "a block is computed twice for each micro-batch"
             assert len(mine.flatten(1).unique(dim=0)) == len(mine) // 2
+
+
+@pytest.mark.parametrize(
+    "found_as",
+    [
+        "named",
+        *(
+            pytest.param(one, marks=pytest.mark.repeats)
+            for one in ("kept", "part", "of class", "torch")
+        ),
+    ],
+)
+def test_functions_are_found_in_compiled_blocks_wherever_the_file_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found_as: str
+) -> None:
+    monkeypatch.setenv("MASKS", str(tmp_path))
+    _train(tmp_path, TP2, compile=True, found_as=found_as)
+    for block in range(2):
+        assert _by_functions_agree(tmp_path, block) == pytest.approx(INDEPENDENT, abs=0.02)
+
+
+def test_a_function_that_is_found_nowhere_is_named_where_blocks_are_compiled(
+    tmp_path: Path,
+) -> None:
+    job = make_job(
+        tmp_path,
+        MODEL,
+        plan=plan_of(TP2, micro_batch=4, compile=True),
+        params={"found_as": "closure"},
+        steps=1,
+    )
+    said = run_with_torchrun(job, 2).stderr.splitlines()
+    (warning,) = [one for one in said if "the dropout at" in one]
+    assert "dropping_model.py:" in warning
+    assert "(return lambda x: drop(x, DROPPED, True))" in warning
+    assert "drops the same places of the features of every tensor rank" in warning
 
 
 def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
