@@ -58,6 +58,8 @@ def run(job: Job) -> None:
     forget_wait(job)
     with nccl_log(job) as log, joined(job.device, job.timeout_s) as processes, _telling():
         check_network(job, processes, log)
+        # A file that reads the command line sees none of ours, as where it is traced.
+        sys.argv = [str(job.spec.path or "")]
         workload = load_workload(job.spec)
         refuse_no_data(workload, synthetic=job.synthetic, needs_dataset=job.needs_dataset)
         if processes.is_first and PARENT_VARIABLE not in os.environ:
@@ -87,6 +89,7 @@ def fail(job: Job, error: BaseException) -> int:
     """Say what went wrong, once for all processes; return the exit code."""
     from .reporting.failures.failure import disk_full, write_failure
     from .reporting.failures.lost_rank import lost_rank
+    from .reporting.failures.not_collated import not_collated
     from .reporting.failures.not_compiled import not_compiled
     from .reporting.failures.out_of_memory import out_of_memory
     from .reporting.failures.worker_failure import worker_failure
@@ -98,6 +101,7 @@ def fail(job: Job, error: BaseException) -> int:
         or not_compiled(job, error)
         or lost_rank(job, error)
         or worker_failure(error, job.spec.path)
+        or not_collated(error, job.spec.path)
         or describe_failure(error, job.spec.path)
     )
     try:

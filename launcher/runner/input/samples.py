@@ -19,6 +19,9 @@ from torch.utils.data import Dataset, Sampler
 from ....catalog.errors import UserFileError
 from ..job import Execution
 
+EPOCH, STEP = "set_epoch", "set_step"
+"""Methods that a data set may have, by which it is told what its samples are read for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
@@ -53,10 +56,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One reading of a sample: where it stands in the data set, and in which epoch it is read."""
+    """One reading of a sample: where it stands in the data set, and what it is read for."""
 
     epoch: int
     index: int
+    step: int | None = None
+    """Counted from 0 over the run; None where it is for no step, as in an evaluation."""
 
 
 class StepOrder(Sampler[Place]):
@@ -103,7 +108,7 @@ class StepOrder(Sampler[Place]):
             for number in share.micro_batches(0):
                 begin = first + number * share.micro_batch
                 taken = order[begin : begin + share.micro_batch].tolist()
-                yield from (Place(epoch, index) for index in taken)
+                yield from (Place(epoch, index, step) for index in taken)
             step += 1
 
     def _order(self, epoch: int) -> torch.Tensor:
@@ -117,17 +122,36 @@ class Seeded(Dataset[Any]):
     """A data set whose random augmentations depend on the sample, the epoch and the seed alone.
 
     So they are the same whichever worker reads the sample, and after a run continues; and others in
-    every epoch.
+    every epoch. A data set that goes by the epoch or the step is told it where the sample is read:
+    a worker sees nothing of what the training process knows, and reads ahead.
     """
 
     def __init__(self, dataset: Any, seed: int) -> None:
         self.of_user = dataset
         self._seed = seed
+        self._told: dict[str, int] = {}
 
     def __getitem__(self, place: Place) -> Any:
         """Return a sample, read with random numbers of its own."""
+        self._tell(EPOCH, place.epoch)
+        if place.step is not None:
+            self._tell(STEP, place.step)
         seed_everything(mixed_seed(self._seed, place.epoch, place.index))
         return self.of_user[place.index]
+
+    def _tell(self, name: str, number: int) -> None:
+        if self._told.get(name) == number:
+            return
+        self._told[name] = number
+        tell(self.of_user, name, number, self._seed)
+
+
+def tell(dataset: Any, name: str, number: int, seed: int) -> None:
+    """Call a method of the user's data set, if it has it, alike in all processes that read."""
+    method = getattr(dataset, name, None)
+    if callable(method):
+        seed_everything(mixed_seed(seed, name, number))
+        method(number)
 
 
 def mixed_seed(*numbers: int | str) -> int:

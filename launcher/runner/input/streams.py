@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from .dealing import Dealing
-from .samples import Share, mixed_seed, seed_everything
+from .samples import EPOCH, Share, mixed_seed, seed_everything, tell
 
 Reading = dict[str, Any]
 """How far one reader of a stream is: `samples` of the stream, `passes`, `place` within the pass,
@@ -138,6 +138,7 @@ class Dealt(IterableDataset[Any]):
     def _all(self, found: Reading | None) -> Iterator[Any]:
         """Yield every sample that the stream gives this reader, pass after pass."""
         passes, place = (found["passes"], found["place"]) if found else (0, 0)
+        tell(self.of_user, EPOCH, passes, self._seed)
         if found:
             self.of_user.load_state_dict(found["state"])
         while True:
@@ -155,6 +156,7 @@ class Dealt(IterableDataset[Any]):
             if place == before == 0:
                 return
             passes, place = passes + 1, 0
+            tell(self.of_user, EPOCH, passes, self._seed)
 
     def _seed_of(self, passes: int, place: int) -> int:
         """Return a seed, the same for all readers where a pass begins: there they shuffle."""
