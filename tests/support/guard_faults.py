@@ -29,7 +29,11 @@ RUN_S = 1.2
 """The longest that an attempt runs before the fault."""
 SLACK_S = 0.5
 """What the guard may not have counted: one poll, and what it had not written."""
-TRAINER = 'trap "touch $GPUPLAN_OUT/saved; exit 0" TERM; while :; do sleep 0.05; done'
+TRAINER = """
+trap "touch $GPUPLAN_OUT/saved; exit 0" TERM
+touch $GPUPLAN_OUT/begun
+while :; do sleep 0.05; done
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +69,10 @@ def play_guard(case: GuardCase, folder: Path) -> list[str]:
     if case.fault == "disk full for the state":
         (node.out / "guard-state.json.new").mkdir()  # What is to be written has no place.
     guard = node.start("sh", "-c", TRAINER)
-    state = node.out / "guard-state.json"
-    _wait(lambda: state.exists() or guard.poll() is not None or time.time() > began_s + 3)
+    begun = [node.out / "begun"]  # Before that no trainer could save, and none of it is lost.
+    if case.fault != "disk full for the state":
+        begun.append(node.out / "guard-state.json")
+    _wait(lambda: guard.poll() is not None or all(one.exists() for one in begun))
     time.sleep(case.after_s)
     problems: list[str] = []
     number = {"SIGTERM": signal.SIGTERM, "Ctrl-C": signal.SIGINT}.get(case.fault, signal.SIGKILL)
