@@ -13,8 +13,8 @@ SHOUTED = "SYNTHETIC batches"
 """On the screen of a launch, which is asked about."""
 
 OWN_LOOP = (
-    "in gpuplan's own loop, without validation (for its own Trainer give --command and --framework"
-    " lightning)"
+    "in gpuplan's own loop, which validates with --eval-every alone (for its own Trainer give"
+    " --command and --framework lightning)"
 )
 
 

@@ -23,6 +23,7 @@ from ..commit import commit_of
 from ..process_group import Ended, run_child
 from ..runner.job import Job, execution_of
 from ..store.sourced_plan import SourcedPlan
+from ..trainer_arguments import trainer_words
 from ..training_data import local_data, refuse_unreadable_source
 from . import run_folder
 from .host_memory import refuse_too_large
@@ -92,6 +93,9 @@ def prepare(
     refuse_missing_trackers(request.training)
     refuse_unreadable_source(spec)
     on_note(f"data: {local_data(spec, synthetic=request.synthetic)}")
+    not_read = trainer_words(spec)
+    if not_read is not None:
+        on_note(not_read)
     plan = None if given is None else given.plan
     devices = () if request.device == "cpu" else device_names()
     device = chosen_device(request, plan, devices)

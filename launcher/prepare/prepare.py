@@ -38,6 +38,7 @@ from ..skypilot.reservations import (
 )
 from ..store.measured_steps import workload_key
 from ..store.sourced_plan import SourcedPlan
+from ..trainer_arguments import trainer_words
 from ..training_data import launched_data, refuse_unreadable_source
 from ..upload import measure
 from .missing import keys_here, needs_here
@@ -174,6 +175,7 @@ def prepare(
         notes=(
             *project.notes,
             *task.notes,
+            *_trainer_notes(spec if job is not None else None),
             *machines.late,
             *launch_notes(
                 plan,
@@ -194,6 +196,11 @@ def prepare(
         term=term_text(machines),
         interfaces=interfaces,
     )
+
+
+def _trainer_notes(spec: ModelSpec | None) -> tuple[str, ...]:
+    words = None if spec is None else trainer_words(spec)
+    return () if words is None else (words,)
 
 
 def _network_notes(plan: Plan, machines: Bought, interfaces: Interfaces | None) -> tuple[str, ...]:

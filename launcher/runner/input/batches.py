@@ -23,6 +23,7 @@ from ....profiles.user_model.workload import Workload
 from .dealing import dealing_of
 from .samples import Place, Seeded, Share, StepOrder, seed_everything
 from .streams import Dealt, WithReading, continued
+from .worker_copies import WorkerCopies, may_change
 
 SYNTHETIC_BATCHES = 8
 """How many different synthetic micro-batches there are; each rank keeps those it uses."""
@@ -109,6 +110,7 @@ class DatasetBatches:
         dtype: torch.dtype | None = None,
         sampler: Sampler[Place] | None,
         workers: int,
+        copies: WorkerCopies | None = None,
     ) -> None:
         """Open a loader.
 
@@ -119,8 +121,10 @@ class DatasetBatches:
             dtype: of floating-point tensors; None keeps theirs.
             sampler: the places of samples; None for a stream.
             workers: processes that read.
+            copies: told the first micro-batch of every step; None: nobody is.
         """
         self.waited_s = 0.0
+        self._copies = copies
         self._share = share
         self._device = device
         self._dtype = dtype
@@ -148,8 +152,8 @@ class DatasetBatches:
         """Return the micro-batches of the next step, on the device; None where the data ended."""
         self.waited_s = 0.0
         batches: list[Batch] = []
-        for _ in range(self._share.grad_accum):
-            batch = self._next()
+        for turn in range(self._share.grad_accum):
+            batch = self._next(self._copies if turn == 0 else None)
             if batch is None:
                 return None
             batches.append(batch)
@@ -159,7 +163,7 @@ class DatasetBatches:
         """Return how far each worker has read a stream, for those that were handed out."""
         return dict(self._readings)
 
-    def _next(self) -> Batch | None:
+    def _next(self, copies: WorkerCopies | None) -> Batch | None:
         started_s = time.perf_counter()
         found = next(self._batches, None)
         self.waited_s += time.perf_counter() - started_s
@@ -170,6 +174,8 @@ class DatasetBatches:
             self.passes = max(self.passes, told.passes)
             if told.reading is not None:
                 self._readings[told.worker] = told.reading
+        if copies is not None:
+            copies.look(found, self._share.micro_batch)
         batch = tuple(found) if isinstance(found, list) else found
         return placed(checked_batch(batch, "the data set"), self._device, self._dtype)
 
@@ -186,6 +192,7 @@ def open_batches(
     synthetic: bool,
     group: dist.ProcessGroup | None = None,
     saved: Mapping[int, Mapping[int, bytes]] | None = None,
+    is_first: bool = False,
 ) -> Batches:
     """Return the micro-batches of a run from a step on.
 
@@ -201,6 +208,7 @@ def open_batches(
         group: of all ranks, for words; None for one process.
         saved: by data rank and worker, how far a stream was read before that step, as `readings()`
             told it; None where nothing was kept.
+        is_first: whether this process speaks for all.
 
     Raises:
         UserFileError: build_dataset() gives no data set, or one with too few samples.
@@ -221,7 +229,10 @@ def open_batches(
         in_order = getattr(dataset, "in_order", False)
         size = len(dataset)  # pyright: ignore[reportArgumentType]
         order = StepOrder(size, share, seed, start, in_order=in_order)
-        return DatasetBatches(Seeded(dataset, seed), share, device, sampler=order, **how)
+        seeded = Seeded(dataset, seed)
+        if is_first and count > 0 and may_change(workload):
+            how["copies"] = WorkerCopies(seeded, order, getattr(dataset, "collate_fn", None))
+        return DatasetBatches(seeded, share, device, sampler=order, **how)
     dealing = dealing_of(
         workload.build_dataset, dataset, share, seed=seed, workers=count, group=group
     )

@@ -24,7 +24,7 @@ def data_words(workload: Workload, *, synthetic: bool) -> str:
     if workload.build_dataset is None:
         return f"synthetic batches: {_named(workload)} has no build_dataset()"
     if workload.loader is not None:
-        return f"{workload.loader} of {_named(workload)}, in gpuplan's own loop, without validation"
+        return f"{workload.loader} of {_named(workload)}, in gpuplan's own loop"
     return f"build_dataset() of {_named(workload)}"
 
 

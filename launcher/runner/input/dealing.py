@@ -110,7 +110,7 @@ def _found(
     def first(worker: int, count: int) -> tuple[str, ...]:
         seed_everything(mixed_seed(seed, 0, 0))
         with acting_as_worker(worker, count, seed):
-            return tuple(_digest(one) for one in islice(iter(build_dataset()), PROBED))
+            return tuple(digest(one) for one in islice(iter(build_dataset()), PROBED))
 
     with torch.random.fork_rng(devices=()):
         whole, again = first(0, 1), first(0, 1)
@@ -135,7 +135,7 @@ def _found(
     return Dealing(over_workers=len(set(by_worker)) > 1, over_ranks=len(set(by_rank)) > 1)
 
 
-def _digest(sample: Any) -> str:
+def digest(sample: Any) -> str:
     """Return what is equal for equal samples."""
     found = hashlib.blake2b(digest_size=16)
     leaves, form = tree_flatten(sample)

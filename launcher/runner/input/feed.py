@@ -58,6 +58,7 @@ class Feed:
             synthetic=job.synthetic,
             group=self._processes.host_group,
             saved=self._read,
+            is_first=self._processes.is_first,
         )
 
     def step(self, mark: Mark) -> list[Batch] | None:

@@ -111,6 +111,11 @@ class StepOrder(Sampler[Place]):
                 yield from (Place(epoch, index, step) for index in taken)
             step += 1
 
+    @property
+    def per_step(self) -> int:
+        """Return how many samples of a step are this rank's."""
+        return self._share.micro_batch * self._share.grad_accum
+
     def _order(self, epoch: int) -> torch.Tensor:
         if self._in_order:
             return torch.arange(self._size)

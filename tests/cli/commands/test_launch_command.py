@@ -489,6 +489,10 @@ def test_a_lightning_loader_is_launched_and_its_hooks_are_not(plan: Plan, capsys
     lit = _without_data(loader)
     assert run(["launch", lit, *OUTPUTS, "--dryrun"]) == 0
     assert "data: train_dataloader() of bare.py, in gpuplan's own loop" in capsys.readouterr().err
+    trained = _without_data(loader + "if __name__ == '__main__':\n    Trainer(precision=16)\n")
+    assert run(["launch", trained, *OUTPUTS, "--dryrun"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "gives its own Trainer precision=16, which this loop does not read" in said
     hooked = _without_data(loader + "    def on_fit_start(self): ...\n")
     assert run(["launch", hooked, *OUTPUTS, "--dryrun"]) == 2
     said = capsys.readouterr().err

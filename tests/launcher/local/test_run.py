@@ -98,8 +98,35 @@ def test_a_lightning_loader_is_trained_on_and_the_way_is_said(ask, model: Path) 
     model.write_text("class Net(LightningModule):\n    def train_dataloader(self): ...\n")
     ask(notes=notes)
     assert notes[0].startswith("data: train_dataloader() of net.py, in gpuplan's own loop")
-    assert "--framework lightning" in notes[0]
+    assert "--framework lightning" in notes[0] and "validates with --eval-every" in notes[0]
     assert ask(synthetic=True).job.synthetic
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "L.Trainer(max_epochs=3, gradient_clip_val=0.5, accumulate_grad_batches=2)",
+            "net.py gives its own Trainer gradient_clip_val=0.5, accumulate_grad_batches=2, which"
+            " this loop does not read: see --clip-grad-norm, a plan's accumulation;",
+        ),
+        (
+            'TrainingArguments("out", learning_rate=args.lr, fp16=False, warmup_ratio=0.1)',
+            "learning_rate=args.lr, warmup_ratio=0.1, which this loop does not read: see"
+            " build_optimizer(), --warmup and --schedule;",
+        ),
+        ("L.Trainer(max_epochs=3)", None),
+    ],
+)
+def test_what_the_files_own_trainer_is_given_is_named(
+    ask, model: Path, text: str, said: str | None
+) -> None:
+    notes: list[str] = []
+    model.write_text(f"{model.read_text()}\nif __name__ == '__main__':\n    {text}\n")
+    ask(notes=notes)
+    found = [one for one in notes if "its own Trainer" in one]
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
 
 
 def test_what_only_a_trainer_of_lightning_runs_is_refused(ask, model: Path) -> None:
