@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .account.billing import BillingImport, import_actuals
     from .account.startable import by_capacity, refuse_without_capacity
     from .advice import advise
-    from .answers import check, doctor, estimate, fits, sources, timeline, validate
+    from .answers import check, doctor, estimate, sources, timeline, validate
     from .calibration.curves import calibrate, check_curves
     from .calibration.own_runs import calibrate_from_store
     from .catalogue import export_prices, gpu, gpus, offers
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .jobs import actuals, export, export_weights, run, run_script
     from .kept import keep, kept_estimates, kept_plan
     from .launch_plan import launch, next_plan
+    from .memory_fit import fits
     from .models.inputs import Inputs, measure, model, profile, read_inputs
     from .models.model_file import init, init_project
     from .models.step import step_summary
@@ -126,7 +127,7 @@ _NAMES = {
     ".account.billing": "BillingImport import_actuals",
     ".account.startable": "by_capacity refuse_without_capacity",
     ".advice": "advise",
-    ".answers": "check doctor estimate fits sources timeline validate",
+    ".answers": "check doctor estimate sources timeline validate",
     ".calibration.curves": "calibrate check_curves",
     ".calibration.own_runs": "calibrate_from_store",
     ".catalogue": "export_prices gpu gpus offers",
@@ -138,6 +139,7 @@ _NAMES = {
     ".models.model_file": "init init_project",
     ".models.step": "step_summary",
     ".param_sweep": "sweep",
+    ".memory_fit": "fits",
     ".pareto": "frontier",
     ".projects.project_capacity": "capacity_over_time",
     ".projects.reports": "kept_reports read_project report report_of_plans",

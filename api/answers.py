@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import GpuplanError
-from ..catalog.vocabulary import PRECISIONS, FrozenChoice, Offloaded, Precision, Recompute
+from ..catalog.vocabulary import PRECISIONS, Precision
 from ..planner.plan.answer.answer_parts import CatalogueFacts, Headlines, WorkloadFacts
 from ..planner.plan.answer.estimate import Estimate
-from ..planner.plan.layout import Layout
 from ..planner.plan.plan import Plan, WaysToPay
 from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
     from ..launcher.skypilot.check import SkyCheck
     from ..planner.goodput.own_stops import OwnStops
-    from ..planner.predict.fits import FitsAnswer
     from ..planner.predict.measured.known_runs import KnownRuns
     from ..planner.predict.timeline import Span
     from ..planner.search.machines.offers import SpotPrices
@@ -190,86 +188,6 @@ def known_stops() -> OwnStops:
         return own_stops(default_ledger(utc_now).all())
     except StoreError:
         return NO_OWN_STOPS
-
-
-def fits(
-    model: str | Path | ModelSpec | Inputs,
-    on: str,
-    *,
-    params: Mapping[str, Any] | None = None,
-    precision: Precision | None = None,
-    micro_batch: int | None = None,
-    recompute: Recompute = "none",
-    layout: Layout | None = None,
-    optimizer: str | None = None,
-    offload: Collection[Offloaded] = (),
-    offers: Path | None = None,
-    frozen_precision: FrozenChoice | None = None,
-) -> FitsAnswer:
-    """Return whether a training step fits one accelerator, with what is spare or would help.
-
-    Args:
-        model: A model as for `profile`, or what `read_inputs` returned.
-        on: Any known name of one accelerator.
-        params: Values for the functions of the file.
-        precision: Default: the file's own, else fp32.
-        micro_batch: Samples per device; default: that of `make_batch`, else 1.
-        recompute: What is computed again in the backward pass instead of kept.
-        layout: How the state is split over devices like this one; default: one device.
-        optimizer: A what-if instead of the file's own.
-        offload: What is kept in host memory.
-        offers: The user's own machines, whose accelerators are then known too.
-        frozen_precision: How parameters that are not trained are kept; "fp32" is as `precision`
-            says. Default: "bf16" under adapters on a config whose dtype is bfloat16, as people load
-            it, else "fp32". Where "bf16" or "nf4" is given and no precision, that is bf16-amp.
-
-    Raises:
-        GpuplanError: The file, an option or the catalogue is at fault.
-    """
-    from ..catalog.errors import UsageError
-    from ..catalog.names import resolve_accelerator
-
-    if not isinstance(model, Inputs):
-        # A remedy may be 16-bit autocast, whatever was asked about.
-        precisions: tuple[Precision, ...] = () if precision is None else (precision, "bf16-amp")
-        model = read_inputs(model, params=params, precisions=precisions, offers=offers)
-    name = resolve_accelerator(on, catalogue=model.catalogue)
-    accelerator = model.catalogue.accelerators.get(name)
-    if accelerator is None:
-        raise UsageError(
-            f"{name} is sold, but no specification of it is known.",
-            fix="add it to a file for --offers.",
-        )
-    from ..planner.predict.fits import fits as answer
-    from ..planner.software.frozen_base import may_keep
-    from .models.config_facts import config_frozen
-
-    frozen = None if frozen_precision in (None, "fp32") else frozen_precision
-    if precision is None and frozen is not None:
-        precision = "bf16-amp"
-    precision = precision or own_precision(model.profile)
-    usual = config_frozen(model.spec, model.profile) if frozen_precision is None else None
-    notes = list(model.profile.notes)
-    if usual is not None and may_keep(
-        usual, precision, accelerator, layout=layout, offload=frozenset(offload)
-    ):
-        frozen = usual
-        notes.append(
-            f"what is not trained is kept in {usual}, as the config's dtype says and"
-            " from_pretrained loads it: --frozen-precision fp32 or nf4 keeps it otherwise"
-        )
-    found = answer(
-        model.profile,
-        accelerator,
-        precision=precision,
-        micro_batch=micro_batch,
-        recompute=recompute,
-        layout=layout,
-        optimizer=optimizer,
-        offload=frozenset(offload),
-        frozen_precision=frozen,
-    )
-    return found.model_copy(update={"notes": (*found.notes, *notes)})
 
 
 def sources(

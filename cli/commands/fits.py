@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...catalog.errors import NoFeasiblePlanError, UsageError
+from ...catalog.errors import NoFeasiblePlanError
 from ...catalog.vocabulary import (
     FROZEN_CHOICES,
     OPTIMIZERS,
@@ -48,7 +48,7 @@ FORMATS = ("table", "json")
     "on",
     required=True,
     metavar="ACCELERATOR",
-    help="Any name of one accelerator: A100-40GB, H100, RTX-4090.",
+    help="Any name of one accelerator, A100-40GB or RTX-4090, or several of it: H100:8.",
 )
 @option(
     "Machine",
@@ -61,7 +61,7 @@ FORMATS = ("table", "json")
     "Layout",
     "--layout",
     type=LayoutText(),
-    help="How the state is split, such as fsdp8; default: one accelerator.",
+    help="How the state is split, such as fsdp8; default: dp8 or fsdp8 of 8, whichever fits.",
 )
 @option(
     "Layout",
@@ -98,16 +98,17 @@ def command(model: str, **options: Any) -> int:
     The first word of the answer is Yes or No; the exit code is 0 or 3.
     """
     from ... import api
+    from ...api.memory_fit import counted
     from ...catalog.names import assumption_about
     from ..terminal.output import chosen_format, write_output
 
     asked = FitsOptions(**options)
     on = asked.on
-    refuse_count(on)
     precision = asked.precision
     # A remedy may be 16-bit autocast, whatever was asked about.
     precisions = () if precision is None else (precision, "bf16-amp")
-    machine = api.Machine(accelerators=(on,))
+    name, _ = counted(on)
+    machine = api.Machine(accelerators=(name,))
     inputs = read_inputs(model, asked, precisions=precisions, machine=machine)
     with progress("Computing what fits …", quiet=asked.quiet):
         answer = api.fits(
@@ -121,9 +122,9 @@ def command(model: str, **options: Any) -> int:
             offload=offload_of(asked.offload) or (),
             frozen_precision=asked.frozen_precision,
         )
-    assumption = assumption_about(on)
+    assumption = assumption_about(name)
     if assumption and not asked.quiet:
-        click.echo(f"Note: {on} is taken as {answer.accelerator}: {assumption}.", err=True)
+        click.echo(f"Note: {name} is taken as {answer.accelerator}: {assumption}.", err=True)
     form = chosen_format(asked.form, asked.out_file, FORMATS)
     write_output(_rendered(answer, form, asked.out_file), asked.out_file)
     return 0 if answer.fits else NoFeasiblePlanError.exit_code
@@ -134,7 +135,7 @@ class FitsOptions(InputsOptions):
     """What the options of `gpuplan fits` hold."""
 
     on: str
-    """Any name of one accelerator."""
+    """Any name of one accelerator, or several of it: H100:8."""
     layout: Layout | None
     micro_batch: int | None
     precision: Precision | None
@@ -142,16 +143,6 @@ class FitsOptions(InputsOptions):
     frozen_precision: FrozenChoice | None
     optimizer: str | None
     offload: tuple[str, ...]
-
-
-def refuse_count(on: str) -> None:
-    """Raise UsageError for "H100:8": the number of accelerators is part of the layout."""
-    name, colon, count = on.rpartition(":")
-    if colon and count.isdecimal():
-        raise UsageError(
-            f"--on takes the name of one accelerator, not {on}.",
-            fix=f"write --on {name} --layout fsdp{count} (or dp{count}) for {count} of them.",
-        )
 
 
 def _rendered(answer: FitsAnswer, form: str, out_file: str | None) -> str:

@@ -13,7 +13,7 @@ from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..plan.plan import Plan
 from ..plan.question import Machine, Question
 from ..search.progress import Progress, untold
-from .answer import Change, Verdict
+from .answer import HELPING, Change
 from .assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
 from .changes import Proposal, proposals
 from .embedding_note import embedding_notes
@@ -23,9 +23,6 @@ from .setting import Replanner, Setting, fits
 from .snippets import options_of
 from .todays_setting import setting_of, work_of
 from .wording import elsewhere, headline
-
-WORTH: tuple[Verdict, ...] = ("makes_it_fit", "saves", "trades")
-"""Other machines are told of where they help."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +88,7 @@ def advise(
     max_oom = today.money.max_oom
     found = _on_this_machine(setting, plan, replanner, max_oom)
     machines = other_machines(setting, plan, replanner, catalogue, others or today.machine)
-    found += [one for one in (judged(*each, plan) for each in machines) if one.verdict in WORTH]
+    found += [one for one in (judged(*each, plan) for each in machines) if one.verdict in HELPING]
     changes = ranked(found, max_oom=max_oom)
     together = _together(setting, plan, replanner, catalogue, changes, max_oom)
     return AdviceOutcome(

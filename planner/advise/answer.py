@@ -27,6 +27,10 @@ Kind = Literal[
 Verdict = Literal["makes_it_fit", "saves", "trades", "no_difference", "worse", "does_not_fit"]
 
 
+HELPING: tuple[Verdict, ...] = ("makes_it_fit", "saves", "trades")
+"""Of changes that help."""
+
+
 class Change(FrozenModel):
     """One change of today's setting, planned anew."""
 
@@ -81,7 +85,8 @@ class Advice(FrozenModel):
     assumed: tuple[str, ...]
     """What was not given of today's setting, and what was taken."""
     changes: tuple[Change, ...]
-    """One thing changed in each, the best first."""
+    """One thing changed in each, the best first; of those that help, the ones last that alter the
+    training: what they save is worth something only if the loss allows it."""
     together: Change | None
     """The cheapest plan on the same machine with everything free; None where no plan is better than
     the best single change there."""

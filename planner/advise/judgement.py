@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..plan.plan import Plan
-from .answer import Change, Verdict
+from .answer import HELPING, Change, Verdict
 from .changes import Proposal
 from .setting import fits
 from .wording import gain_text
@@ -132,6 +132,9 @@ def _plan_risks(plan: Plan) -> list[str]:
 def ranked(changes: list[Change], *, max_oom: float) -> tuple[Change, ...]:
     """Return the changes, those first that help, and of them those that save most.
 
+    Those that help and alter the training come after the others that help, however much they save:
+    dollars do not say what another loss is worth.
+
     Args:
         changes: all of them; money counts first, then time.
         max_oom: those that run out of memory with a larger chance come after those that do not.
@@ -139,7 +142,10 @@ def ranked(changes: list[Change], *, max_oom: float) -> tuple[Change, ...]:
 
     def order(change: Change) -> tuple[float, ...]:
         cost, time = cost_of(change.plan), time_of(change.plan)
+        helps = change.verdict in HELPING
         return (
+            not helps,
+            helps and change.alters_training,
             ORDER.index(change.verdict),
             is_risky(change, max_oom),
             float("inf") if cost is None else cost.value,

@@ -58,8 +58,13 @@ def elsewhere(changes: Sequence[Change]) -> str | None:
 
 
 def sentence(change: Change) -> str:
-    """Return a change with its gain and its first risk: "Compile it: 470 → 394 ms a step, …"."""
+    """Return a change with its gain and its first risk: "Compile it: 470 → 394 ms a step, …".
+
+    The risk comes first where the loss may end elsewhere.
+    """
     risk = change.risks[0] if change.risks else NO_RISK
+    if change.alters_training:
+        return f"{_deed(change)}, if the loss allows it ({risk}): {change.gain}"
     return f"{_deed(change)}: {change.gain}; risk: {risk}"
 
 

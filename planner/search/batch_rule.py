@@ -21,6 +21,8 @@ from ..plan.question import Work
 
 IMAGE_DIMENSIONS = 3
 """Of one sample: channels, height, width."""
+SERIES_DIMENSIONS = 2
+"""Of one sample of an RNN: steps, values of a step."""
 FEWEST_STEPS = 500
 """A batch that the rule chooses leaves at least so many steps; below, a schedule of the learning
 rate has no room."""
@@ -124,6 +126,8 @@ def _rule(profile: Profile) -> _Rule:
         if _positions(profile) >= LARGE_POSITIONS:
             return _Rule(**_samples(table["large"], "of large images"))
         return _Rule(**_samples(table["images"], "of images"))
+    if "rnn" in kinds and "convolution" not in kinds and _are_series(profile):
+        return _Rule(**_samples(table["series"], "of time series"))
     if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
         return _Rule(**_samples(table["rows"], "of table rows"))
     return _Rule(**_samples(table["others"], ""))
@@ -186,6 +190,12 @@ def _may_be_images(profile: Profile) -> bool:
     """Return whether a tensor has channels, height and width; True if no tensor is known."""
     shapes = [one.sample_shape for one in profile.batch_tensors]
     return not shapes or max(map(len, shapes)) >= IMAGE_DIMENSIONS
+
+
+def _are_series(profile: Profile) -> bool:
+    """Return whether the largest tensor of a sample is of steps with the values of each."""
+    shapes = [one.sample_shape for one in profile.batch_tensors]
+    return max(map(len, shapes), default=0) == SERIES_DIMENSIONS
 
 
 def _may_be_volumes(profile: Profile) -> bool:

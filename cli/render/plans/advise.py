@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ....catalog.text.quantity import format_memory_use, format_seconds
+from ....planner.advise.answer import HELPING
 from ..text.columns import packed, wrapped, wrapped_options
 from ..text.grid import Column, Grid, markdown_table
 
 if TYPE_CHECKING:
     from ....planner.advise.answer import Advice, Change, Verdict
 
-HELPING: tuple[Verdict, ...] = ("makes_it_fit", "saves", "trades")
 OTHERS: dict[Verdict, str] = {
     "no_difference": "No difference that can be told",
     "worse": "Slower or dearer",
@@ -22,6 +22,9 @@ OTHERS: dict[Verdict, str] = {
 }
 INDENT = 4
 NO_RISK = "none that is known"
+MOST_ALTERING = 2
+"""Changes to show in full that alter the training, where not all are asked for."""
+ALTERING = "If the loss allows it: these change the training"
 
 
 def render_advice(answer: Advice, *, most: int | None, width: int) -> list[Text]:
@@ -37,8 +40,12 @@ def render_advice(answer: Advice, *, most: int | None, width: int) -> list[Text]
         lines += [Text(line) for line in wrapped(answer.elsewhere, width)]
     lines += [Text(), *_today(answer, width)]
     helping, rest = _split(answer, most)
+    altering = [one for one in helping if one.alters_training]
     for number, change in enumerate(helping, start=1):
-        lines += [Text(), *_change(f"{number:>2}  ", change, width)]
+        lines.append(Text())
+        if altering and change is altering[0]:
+            lines.append(Text(ALTERING, style="bold"))
+        lines += _change(f"{number:>2}  ", change, width)
     if answer.together is not None:
         lines += [Text(), Text("All together on this machine", style="bold")]
         lines += _change(" " * INDENT, answer.together, width)
@@ -76,8 +83,16 @@ def _today_items(answer: Advice) -> list[str]:
 def _split(answer: Advice, most: int | None) -> tuple[list[Change], dict[str, list[str]]]:
     """Return the changes to show in full, and the others by name under their headings."""
     helping = [one for one in answer.changes if one.verdict in HELPING]
-    shown = helping if most is None else helping[:most]
-    rest = {"Helps less": [one.text for one in helping[len(shown) :]]}
+    same = [one for one in helping if not one.alters_training]
+    altering = [one for one in helping if one.alters_training]
+    if most is not None:
+        same, altering = same[:most], altering[:MOST_ALTERING]
+    shown = [*same, *altering]
+    left = [one for one in helping if one not in shown]
+    rest = {
+        "Helps less": [one.text for one in left if not one.alters_training],
+        "Helps less, and changes the training": [o.text for o in left if o.alters_training],
+    }
     for verdict, title in OTHERS.items():
         rest[title] = [_named(one) for one in answer.changes if one.verdict == verdict]
     return shown, rest
@@ -93,14 +108,20 @@ def _named(change: Change) -> str:
 def _change(mark: str, change: Change, width: int) -> Iterator[Text]:
     yield Text.assemble(mark, (change.text, "bold"))
     margin = " " * INDENT
+    risk = [
+        Text(margin + line, style="dim")
+        for line in wrapped(f"risk: {_risks(change)}", width - INDENT)
+    ]
+    if change.alters_training:
+        yield from risk
     for line in wrapped(change.gain, width - INDENT):
         yield Text(margin + line)
     for whole in change.lines:
         lines = wrapped_options(whole, width - INDENT) if whole.startswith("--") else [whole]
         for line in lines:
             yield Text(margin + line, style="cyan")
-    for line in wrapped(f"risk: {_risks(change)}", width - INDENT):
-        yield Text(margin + line, style="dim")
+    if not change.alters_training:
+        yield from risk
 
 
 def _risks(change: Change) -> str:
@@ -112,7 +133,7 @@ def advice_markdown(answer: Advice, *, most: int | None) -> str:
     helping, rest = _split(answer, most)
     if answer.together is not None:
         helping = [*helping, answer.together]
-    headings = ("change", "what it does", "risk", "write")
+    headings = ("change", "risk", "what it does", "write")
     grid = Grid(
         columns=[Column(heading=heading) for heading in headings],
         rows=[_cells(change) for change in helping],
@@ -130,4 +151,6 @@ def advice_markdown(answer: Advice, *, most: int | None) -> str:
 def _cells(change: Change) -> Sequence[str]:
     text = f"all together: {change.text}" if change.kind == "together" else change.text
     code = "<br>".join(f"`{line}`" for line in change.lines)
-    return text, change.gain, _risks(change), code
+    if change.alters_training:
+        text += " (changes the training)"
+    return text, _risks(change), change.gain, code

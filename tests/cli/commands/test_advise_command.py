@@ -87,6 +87,27 @@ def test_what_is_not_shown_in_full_is_named() -> None:
     assert "Helps less: torch.compile" in text
 
 
+def test_what_changes_the_training_stands_apart_with_its_risk_before_its_dollars() -> None:
+    sizes = [f"global batch 256 → {size}" for size in (512, 1024, 2048)]
+    altering = [
+        make_change(make_plan(), text=text, kind="global_batch", alters_training=True)
+        for text in sizes
+    ]
+    answer = make_advice(changes=(make_change(make_plan()), *altering))
+    text = to_text(render_advice(answer, most=5, width=80), colour=False)
+    own, apart = text.split("If the loss allows it: these change the training\n")
+    assert "1  torch.compile" in own and "global batch" not in own
+    lines = [line.strip() for line in apart.splitlines()]
+    assert lines[0] == f"2  {sizes[0]}"
+    assert lines[1].startswith("risk: ")
+    assert "saves" in lines[2]
+    assert f"3  {sizes[1]}" in lines
+    assert f"Helps less, and changes the training: {sizes[2]}" in lines
+    everything = to_text(render_advice(answer, most=None, width=80), colour=False)
+    assert f"4  {sizes[2]}" in everything
+    assert f"{sizes[0]} (changes the training)" in advice_markdown(answer, most=None)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     seen: dict[str, Any] = {"answer": make_advice()}

@@ -163,11 +163,14 @@ def test_what_makes_no_sense_is_a_usage_error(
     assert message in err
 
 
-def test_a_count_of_accelerators_belongs_to_the_layout(asked: dict[str, Any], capsys) -> None:
-    assert run(["fits", "model.py", "--on", "H100:8"]) == 2
-    message = capsys.readouterr().err
-    assert "--on takes the name of one accelerator, not H100:8" in message
-    assert "--on H100 --layout fsdp8" in message
+def test_several_accelerators_are_asked_for_by_their_number(asked: dict[str, Any], capsys) -> None:
+    assert run(["fits", "model.py", "--on", "A100-40GB:8"]) == 0
+    assert asked["how"]["on"] == "A100-40GB:8"
+    assert asked["how"]["layout"] is None
+    assert asked["reading"]["machine"] == api.Machine(accelerators=("A100-40GB",))
+    assert "A100-40GB is taken as A100-40GB-SXM" in capsys.readouterr().err
+    assert run(["fits", "model.py", "--on", "H100:0"]) == 2
+    assert "H100:0 means no accelerator" in capsys.readouterr().err
 
 
 def test_small_parts_are_shown_in_their_own_unit() -> None:

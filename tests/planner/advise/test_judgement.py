@@ -1,8 +1,12 @@
 """Which differences can be told, and which of several sizes is proposed."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from gpuplan.planner.advise.judgement import Span
+from gpuplan.planner.advise.answer import Change, Verdict
+from gpuplan.planner.advise.judgement import Span, ranked
 
 
 @pytest.mark.parametrize(
@@ -20,6 +24,29 @@ def test_a_difference_is_told_where_it_is_not_noise(
 ) -> None:
     assert before.differs(after) is differs
     assert after.differs(before) is differs
+
+
+def test_what_alters_the_training_comes_after_all_else_that_helps() -> None:
+    def change(verdict: Verdict, usd: float, *, alters: bool) -> Change:
+        job = SimpleNamespace(
+            usd=usd, usd_low=usd, usd_high=usd, hours=1, hours_low=1, hours_high=1
+        )
+        return Change.model_construct(
+            verdict=verdict,
+            plan=cast("Any", SimpleNamespace(whole_job=job, p_oom=None)),
+            alters_training=alters,
+            text=f"{verdict} {usd}",
+        )
+
+    changes = [
+        change("worse", 9, alters=True),
+        change("worse", 8, alters=False),
+        change("saves", 1, alters=True),
+        change("trades", 3, alters=False),
+        change("saves", 2, alters=False),
+    ]
+    order = [one.text for one in ranked(changes, max_oom=0.02)]
+    assert order == ["saves 2", "trades 3", "saves 1", "worse 8", "worse 9"]
 
 
 def test_what_is_saved_is_a_share_of_what_was() -> None:

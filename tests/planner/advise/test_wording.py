@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuplan.planner.advise.wording import saved_text
+from gpuplan.planner.advise.wording import saved_text, sentence
 
 HOURS, USD = 10.0, 100.0
 
@@ -41,6 +41,19 @@ def told(*, hours: float, usd: float | None) -> str:
 )
 def test_what_is_saved(hours: float, usd: float | None, text: str) -> None:
     assert told(hours=hours, usd=usd) == text
+
+
+def test_the_risk_of_another_loss_is_said_before_what_is_saved() -> None:
+    facts = {"kind": "optimizer", "gain": "saves $10 of $100", "risks": ("compare the loss",)}
+    plan = SimpleNamespace(optimizer="sgd")
+    same, altered = (
+        sentence(cast("Any", SimpleNamespace(**facts, plan=plan, alters_training=alters)))
+        for alters in (False, True)
+    )
+    assert same == "Take sgd as the optimizer: saves $10 of $100; risk: compare the loss"
+    assert altered == (
+        "Take sgd as the optimizer, if the loss allows it (compare the loss): saves $10 of $100"
+    )
 
 
 def test_a_share_of_nothing_has_no_sign() -> None:

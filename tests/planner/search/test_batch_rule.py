@@ -140,6 +140,32 @@ def test_a_table_has_a_large_batch_and_an_unknown_kind_says_that_it_is_assumed(
     assert found.rule_source is not None and "assumed" in found.rule_source
 
 
+@pytest.mark.parametrize(
+    ("shapes", "kind", "samples"),
+    [
+        (((96, 24), (24,)), "rnn", 128),
+        (((96, 24), (24,)), "gemm", 8192),
+        (((24,), ()), "rnn", 8192),
+        ((), "rnn", 8192),
+    ],
+)
+def test_windows_of_time_series_are_no_table_rows(
+    make_decoder: Callable[..., Profile],
+    shapes: tuple[tuple[int, ...], ...],
+    kind: str,
+    samples: int,
+) -> None:
+    profile = make_decoder()
+    step = profile.steps[0]
+    segment = step.segments[0]
+    kernel = segment.kernels[0].model_copy(update={"kind": kind})
+    one = step.model_copy(update={"segments": (segment.model_copy(update={"kernels": (kernel,)}),)})
+    tensors = tuple(BatchTensor.model_construct(sample_shape=shape) for shape in shapes)
+    changed = {"tokens_per_sample": None, "blocks": (), "batch_bytes": Affine(0, 9312)}
+    forecaster = profile.model_copy(update={**changed, "steps": (one,), "batch_tensors": tensors})
+    assert global_batch_of(forecaster, Work(samples=1e9), 1e9).samples == samples
+
+
 @given(samples=st.floats(1, 1e9))
 def test_the_rule_leaves_steps_enough(samples: float) -> None:
     profile = Profile.model_construct(

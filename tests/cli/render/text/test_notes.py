@@ -31,6 +31,23 @@ def test_what_several_lines_do_is_said_once(notes: list[str], said: list[str]) -
     assert joined_notes(notes) == said
 
 
+MASK = "t5 gives attention a mask, which rules the flash kernel out: what runs instead {}. Do so: b"
+
+
+@pytest.mark.parametrize(
+    ("consequences", "said"),
+    [
+        (["is slower, and reads it"], "is slower, and reads it"),
+        (["writes scores", "is slower"], "writes scores, or is slower"),
+    ],
+)
+def test_what_one_cause_leads_to_is_said_in_one_note(consequences: list[str], said: str) -> None:
+    notes = [MASK.format(one) for one in consequences]
+    assert joined_notes(["first", *notes, "last"]) == ["first", MASK.format(said), "last"]
+    other = MASK.format("is slower").replace("Do so", "Do not")
+    assert joined_notes([*notes, other]) == [MASK.format(said), other]
+
+
 def test_other_notes_stay_as_they_are_and_where_they_are() -> None:
     other = "assumed: model.py:31 finds 50% (--assume-size)"
     option = "--assume-true model.py:5 changed nothing: no such value is read at that line"

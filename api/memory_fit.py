@@ -1,0 +1,189 @@
+"""Whether one training step fits in memory: on one accelerator, or on each of several."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.errors import GpuplanError, UsageError
+from ..catalog.text.quantity import format_gib
+from ..catalog.vocabulary import FrozenChoice, Offloaded, Precision, Recompute
+from ..planner.plan.layout import Layout
+from ..profiles.user_model.spec import ModelSpec
+from .answers import own_precision
+from .models.inputs import Inputs, read_inputs
+
+if TYPE_CHECKING:
+    from ..catalog.types import Accelerator
+    from ..planner.predict.fits import FitsAnswer
+
+
+def fits(
+    model: str | Path | ModelSpec | Inputs,
+    on: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    precision: Precision | None = None,
+    micro_batch: int | None = None,
+    recompute: Recompute = "none",
+    layout: Layout | None = None,
+    optimizer: str | None = None,
+    offload: Collection[Offloaded] = (),
+    offers: Path | None = None,
+    frozen_precision: FrozenChoice | None = None,
+) -> FitsAnswer:
+    """Return whether a training step fits an accelerator, with what is spare or would help.
+
+    Args:
+        model: A model as for `profile`, or what `read_inputs` returned.
+        on: Any known name of one accelerator, or several of it: "H100:8".
+        params: Values for the functions of the file.
+        precision: Default: the file's own, else fp32.
+        micro_batch: Samples per device; default: that of `make_batch`, else 1.
+        recompute: What is computed again in the backward pass instead of kept.
+        layout: How the state is split over devices like this one; default: one device, or of
+            several the first that fits: each holds all of it (DDP), each holds a share (FSDP).
+        optimizer: A what-if instead of the file's own.
+        offload: What is kept in host memory.
+        offers: The user's own machines, whose accelerators are then known too.
+        frozen_precision: How parameters that are not trained are kept; "fp32" is as `precision`
+            says. Default: "bf16" under adapters on a config whose dtype is bfloat16, as people load
+            it, else "fp32". Where "bf16" or "nf4" is given and no precision, that is bf16-amp.
+
+    Raises:
+        GpuplanError: The file, an option or the catalogue is at fault.
+    """
+    from ..catalog.names import resolve_accelerator
+
+    if not isinstance(model, Inputs):
+        # A remedy may be 16-bit autocast, whatever was asked about.
+        precisions: tuple[Precision, ...] = () if precision is None else (precision, "bf16-amp")
+        model = read_inputs(model, params=params, precisions=precisions, offers=offers)
+    one, count = counted(on)
+    name = resolve_accelerator(one, catalogue=model.catalogue)
+    accelerator = model.catalogue.accelerators.get(name)
+    if accelerator is None:
+        raise UsageError(
+            f"{name} is sold, but no specification of it is known.",
+            fix="add it to a file for --offers.",
+        )
+    if count and layout is not None and layout.accelerators != count:
+        raise UsageError(
+            f"{on} are {count} accelerators, and the layout {layout} takes {layout.accelerators}.",
+            fix=f"leave --layout out, or give one of {count}, such as fsdp{count}.",
+        )
+    asked = partial(
+        _fits,
+        model,
+        accelerator,
+        precision=precision,
+        micro_batch=micro_batch,
+        recompute=recompute,
+        optimizer=optimizer,
+        offload=frozenset(offload),
+        frozen_precision=frozen_precision,
+    )
+    if layout is not None or not count:
+        return asked(layout=layout)
+    return _first_that_fits([partial(asked, layout=one) for one in _layouts_of(count)])
+
+
+def counted(on: str) -> tuple[str, int | None]:
+    """Return the name of an accelerator, and how many of it are meant, if that is said.
+
+    >>> counted("H100:8"), counted("H100")
+    (('H100', 8), ('H100', None))
+
+    Raises:
+        UsageError: None of it are.
+    """
+    name, colon, count = on.rpartition(":")
+    if not colon or not count.isdecimal():
+        return on, None
+    if not int(count):
+        raise UsageError(f"--on {on} means no accelerator.", fix=f"write {name} or {name}:8.")
+    return name, int(count)
+
+
+def _layouts_of(count: int) -> Iterator[Layout]:
+    """Yield how so many accelerators hold the state: all of it on each, a share on each."""
+    yield Layout(data=count)
+    if count > 1:
+        yield Layout(data=count, shard=count, zero_stage=3)
+
+
+def _first_that_fits(asked: list[partial[FitsAnswer]]) -> FitsAnswer:
+    """Return the first answer that is a sure yes, else the first yes, else the last answer.
+
+    A layout that the model or the device does not allow is passed over, unless none is left.
+    """
+    found: list[FitsAnswer] = []
+    refused: GpuplanError | None = None
+    for one in asked:
+        try:
+            answer = one()
+        except GpuplanError as error:
+            refused = error
+            continue
+        found.append(answer)
+        if answer.fits and not answer.is_risky:
+            break
+    if not found:
+        assert refused is not None, "a layout is asked for"
+        raise refused
+    best = next((one for one in reversed(found) if one.fits), found[-1])
+    if best is found[0]:
+        return best
+    whole = found[0]
+    note = (
+        f"where each accelerator holds the whole state ({whole.layout}) a step takes"
+        f" {format_gib(whole.peak_memory_bytes.value)} of each; {best.layout} divides it among them"
+    )
+    return best.model_copy(update={"notes": (note, *best.notes)})
+
+
+def _fits(
+    model: Inputs,
+    accelerator: Accelerator,
+    *,
+    precision: Precision | None,
+    micro_batch: int | None,
+    recompute: Recompute,
+    layout: Layout | None,
+    optimizer: str | None,
+    offload: frozenset[Offloaded],
+    frozen_precision: FrozenChoice | None,
+) -> FitsAnswer:
+    """Return the answer for one layout."""
+    from ..planner.predict.fits import fits as answer
+    from ..planner.software.frozen_base import may_keep
+    from .models.config_facts import config_frozen
+
+    frozen = None if frozen_precision in (None, "fp32") else frozen_precision
+    if precision is None and frozen is not None:
+        precision = "bf16-amp"
+    precision = precision or own_precision(model.profile)
+    usual = config_frozen(model.spec, model.profile) if frozen_precision is None else None
+    notes = list(model.profile.notes)
+    if usual is not None and may_keep(
+        usual, precision, accelerator, layout=layout, offload=offload
+    ):
+        frozen = usual
+        notes.append(
+            f"what is not trained is kept in {usual}, as the config's dtype says and"
+            " from_pretrained loads it: --frozen-precision fp32 or nf4 keeps it otherwise"
+        )
+    found = answer(
+        model.profile,
+        accelerator,
+        precision=precision,
+        micro_batch=micro_batch,
+        recompute=recompute,
+        layout=layout,
+        optimizer=optimizer,
+        offload=offload,
+        frozen_precision=frozen,
+    )
+    return found.model_copy(update={"notes": (*found.notes, *notes)})
