@@ -6,9 +6,11 @@ and an allocator replay.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...catalog.snapshot import Catalogue
+from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Offloaded
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
@@ -167,8 +169,8 @@ def _outcome(
         question,
         whole.plan,
         runs=lambda one: is_run(one, profile),
-        stands_apart=lambda one: stands_apart(one.one_node.accelerator, profile),
-        needs_build=lambda one: needs_build(one.one_node.accelerator, profile),
+        stands_apart=_of_device(stands_apart, profile),
+        needs_build=_of_device(needs_build, profile),
     )
     best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
     across = across_samples_warnings(profile, question.choices, space.global_batch)
@@ -210,6 +212,21 @@ class _Standing:
     """Those within the limits of money and time."""
     not_run: str | None
     """Why none is left, where only what gpuplan runs was asked for and it runs none."""
+
+
+def _of_device(
+    judge: Callable[[Accelerator, Profile], bool], profile: Profile
+) -> Callable[[Candidate], bool]:
+    """Return what is judged of a candidate's device, once a device: there are thousands of them."""
+    known: dict[str, bool] = {}
+
+    def judged(one: Candidate) -> bool:
+        device = one.one_node.accelerator
+        if device.name not in known:
+            known[device.name] = judge(device, profile)
+        return known[device.name]
+
+    return judged
 
 
 def _standing(

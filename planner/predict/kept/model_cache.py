@@ -165,7 +165,7 @@ class ModelCache:
         """
         if NUMERICS_OF_PRECISION[precision] == "pure16" and self.steps.needs_fsdp_casts:
             return False
-        return self.numerics(precision, autocast=autocast) in self.profile.numerics()
+        return self.numerics(precision, autocast=autocast) in self._derived.numerics
 
     def multiplies_on(self, accelerator: Accelerator, precision: Precision) -> bool:
         """Return whether a device has a rate for every dtype that the step multiplies in.
@@ -279,6 +279,7 @@ class _Derived:
 
     def __init__(self, profile: Profile) -> None:
         self.steps = KeptSteps(profile)
+        self.numerics = frozenset(profile.numerics())
         self.kernels: dict[tuple[object, ...], StepKernels] = {}
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
