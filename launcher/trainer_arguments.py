@@ -84,7 +84,7 @@ def _arguments(path: Path) -> Iterator[tuple[str, str]]:
             continue
         known = KINDS.get(_name(node.func), {})
         for one in node.keywords:
-            if one.arg in known and not _is_nothing(one.value):
+            if one.arg is not None and one.arg in known and not _is_nothing(one.value):
                 value = ast.unparse(one.value)
                 shown = value if len(value) <= LONGEST_VALUE else "…"
                 yield f"{one.arg}={shown}", known[one.arg]

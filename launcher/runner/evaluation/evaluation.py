@@ -32,7 +32,7 @@ from ....profiles.user_model.workload import Workload, bound_function
 from ..build import Trainer
 from ..input.batches import has_places
 from ..input.held_out import same_samples_words
-from ..input.samples import Place, Seeded, mixed_seed, seed_everything
+from ..input.samples import Place, Seeded, mixed_seed, of_dataset, seed_everything
 from ..job import Job
 from ..lightning.validation import ValidationMetrics, has_validation, validation_samples
 from ..parallel.parallelize import LossModule, SteadyDDP
@@ -214,7 +214,7 @@ class Evaluation:
         loader: DataLoader[Any] = DataLoader(
             self._samples,
             batch_sampler=own + idle,  # pyright: ignore[reportArgumentType]
-            collate_fn=getattr(dataset, "collate_fn", None),
+            collate_fn=of_dataset(dataset, "collate_fn"),
         )
         dtype = input_dtype(execution)
         for turn, found in enumerate(loader):

@@ -21,7 +21,7 @@ from ....profiles.user_model.checks import Batch, checked_batch, described
 from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
 from .dealing import dealing_of
-from .samples import Place, Seeded, Share, StepOrder, seed_everything
+from .samples import Place, Seeded, Share, StepOrder, of_dataset, seed_everything
 from .streams import Dealt, WithReading, continued
 from .worker_copies import WorkerCopies, may_change
 
@@ -132,7 +132,7 @@ class DatasetBatches:
         self.dataset = dataset
         self.samples: int | None = len(dataset.of_user) if sampler is not None else None
         self.may_end, self.passes = isinstance(dataset, Dealt), 0
-        collate = getattr(dataset.of_user, "collate_fn", None)
+        collate = of_dataset(dataset.of_user, "collate_fn")
         loader: DataLoader[Any] = DataLoader(
             dataset,
             batch_size=share.micro_batch,
@@ -221,7 +221,8 @@ def open_batches(
     if not isinstance(dataset, Dataset) and not hasattr(dataset, "__getitem__"):
         raise UserFileError(
             f"build_dataset() returned {described(dataset)}, not a data set.",
-            fix="return a torch.utils.data.Dataset or IterableDataset.",
+            fix="return a torch.utils.data.Dataset or IterableDataset; of a DataLoader its data"
+            " set, with its collate_fn as an attribute: gpuplan's own loader reads it.",
         )
     count = default_workers() if workers is None else workers
     how: dict[str, Any] = {"dtype": dtype, "workers": count}
@@ -231,7 +232,7 @@ def open_batches(
         order = StepOrder(size, share, seed, start, in_order=in_order)
         seeded = Seeded(dataset, seed)
         if is_first and count > 0 and may_change(workload):
-            how["copies"] = WorkerCopies(seeded, order, getattr(dataset, "collate_fn", None))
+            how["copies"] = WorkerCopies(seeded, order, of_dataset(dataset, "collate_fn"))
         return DatasetBatches(seeded, share, device, sampler=order, **how)
     dealing = dealing_of(
         workload.build_dataset, dataset, share, seed=seed, workers=count, group=group

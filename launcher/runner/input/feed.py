@@ -18,6 +18,7 @@ from ..training.numerics import input_dtype
 from ..training.step import Mark
 from .amount import amount_words
 from .batches import Batches, DatasetBatches, has_places, open_batches
+from .padding import padding_words
 from .samples import Seeded, Share
 
 Readings = dict[int, dict[int, bytes]]
@@ -38,6 +39,7 @@ class Feed:
         self._read: Readings = {}
         """As the checkpoint had it."""
         self._said_again = False
+        self._has_looked = False
 
     @property
     def waited_s(self) -> float:
@@ -72,6 +74,7 @@ class Feed:
         """
         batches = self._batches.step()
         mark("input")
+        self._say_padding(batches)
         if self._batches.passes and self._processes.is_first and not self._said_again:
             self._said_again = True
             say("data: the stream has ended, and is read again from its beginning")
@@ -81,6 +84,14 @@ class Feed:
             mark("others' input")
             return None if ended.item() else batches
         return batches
+
+    def _say_padding(self, batches: list[Batch] | None) -> None:
+        """Say, of the first step's batches, that micro-batches of other sizes count the same."""
+        if batches and self._processes.is_first and not self._has_looked:
+            words = padding_words(self._workload, self._trainer.execution, batches)
+            if words is not None:
+                say(words)
+        self._has_looked = True
 
     def say_ended(self, step: int) -> None:
         """Say that the data ended.

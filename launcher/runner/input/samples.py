@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset, Sampler, Subset
 
 from ....catalog.errors import UserFileError
 from ..job import Execution
@@ -151,9 +151,19 @@ class Seeded(Dataset[Any]):
         tell(self.of_user, name, number, self._seed)
 
 
+def of_dataset(dataset: Any, name: str) -> Any:
+    """Return an attribute of a data set, else of the one that it is a part of; None without one.
+
+    `random_split` gives parts that hide what the whole has.
+    """
+    while (found := getattr(dataset, name, None)) is None and isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return found
+
+
 def tell(dataset: Any, name: str, number: int, seed: int) -> None:
     """Call a method of the user's data set, if it has it, alike in all processes that read."""
-    method = getattr(dataset, name, None)
+    method = of_dataset(dataset, name)
     if callable(method):
         seed_everything(mixed_seed(seed, name, number))
         method(number)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, random_split
 
+from gpuplan.catalog.errors import UserFileError
 from gpuplan.launcher.runner.input.batches import open_batches
 from gpuplan.launcher.runner.input.samples import Share
 
@@ -53,7 +54,9 @@ class Stream(IterableDataset[torch.Tensor]):
         return iter(torch.tensor([float(self.epoch), float(one)]) for one in order)
 
 
-def rows(dataset: type, steps: int, *, start: int = 0, workers: int = 0) -> list[list[Any]]:
+def rows(
+    dataset: Callable[[], Any], steps: int, *, start: int = 0, workers: int = 0
+) -> list[list[Any]]:
     """Return the samples of each step."""
     workload: Any = SimpleNamespace(build_dataset=dataset)
     batches = open_batches(
@@ -93,3 +96,31 @@ def test_a_stream_is_told_its_pass(workers: int) -> None:
     for samples in (first, second):
         assert sorted(one[1] for one in samples) == list(map(float, range(SIZE)))
     assert sum(rows(Stream, 3, start=6, workers=workers), []) == found[24:36]
+
+
+class Padded(Curriculum):
+    """Put together in a way of its own."""
+
+    @staticmethod
+    def collate_fn(samples: list[torch.Tensor]) -> torch.Tensor:
+        return -torch.stack(samples)
+
+
+def part() -> Dataset[Any]:
+    whole = Padded()
+    return random_split(random_split(whole, [SIZE, 0])[0], [SIZE // 2, SIZE // 2])[0]
+
+
+def test_a_part_of_a_data_set_is_read_as_the_whole_would_be() -> None:
+    found = rows(part, 4)
+
+    assert [one[0][:2] for one in found] == [[-0.0, -0.0], [-0.0, -1.0], [-1.0, -2.0], [-1.0, -3.0]]
+
+
+def test_a_loader_is_refused_with_what_to_return() -> None:
+    def loader() -> Any:
+        return torch.utils.data.DataLoader(Curriculum())
+
+    with pytest.raises(UserFileError) as refused:
+        rows(loader, 1)
+    assert "of a DataLoader its data set" in str(refused.value.fix)
