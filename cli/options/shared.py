@@ -57,11 +57,25 @@ class GroupedCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line, and refuse one that contradicts itself."""
         words = tuple(args)
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.BadOptionUsage as error:
+            raise self._with_form(error, ctx) from error
         ctx.meta[TYPED] = words
         if not ctx.resilient_parsing:
             refuse_contradictions(ctx, words)
         return rest
+
+    def _with_form(self, error: click.BadOptionUsage, ctx: click.Context) -> click.BadOptionUsage:
+        """Return an error that an option stands without its value, with what the option takes."""
+        named = [p for p in self.get_params(ctx) if error.option_name in p.opts]
+        record = named[0].get_help_record(ctx) if named else None
+        if record is None or not error.message.endswith("requires an argument."):
+            return error
+        form, purpose = record
+        purpose = purpose.removesuffix("  [required]")
+        message = f"{error.message}\nTo fix: write {form}: {purpose}"
+        return click.BadOptionUsage(error.option_name, message, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section for each group that has an option."""

@@ -20,7 +20,18 @@ ROWS = 11
 MARGIN = 9
 """Columns left of the picture, for amounts of money."""
 BAR = 30
+LEAST_BAR = 4
+SHARE = len(" 100 %")
+"""Columns right of a bar."""
 OTHER, BEST, RECOMMENDED = "·", "●", "★"
+LEGENDS = (
+    f"cost against time, both logarithmic:   {BEST} none is both cheaper and faster"
+    f"   {RECOMMENDED} recommended   {OTHER} others",
+    f"cost against time, both logarithmic:   {BEST} best   {RECOMMENDED} recommended"
+    f"   {OTHER} others",
+    f"cost against time:   {BEST} best   {RECOMMENDED} recommended",
+)
+"""Above the picture: the first that a terminal has room for."""
 
 
 def render_pareto(found: Frontier, answer: Estimate, *, width: int) -> list[str]:
@@ -35,11 +46,10 @@ def render_pareto(found: Frontier, answer: Estimate, *, width: int) -> list[str]
     if not found.plans:
         return [_cut(" · ".join(answer.asked_text), width), "No plan is feasible."]
     chosen = None if answer.recommended is None else answer.recommended.id
-    legend = f"{BEST} none is both cheaper and faster   {RECOMMENDED} recommended   {OTHER} others"
-    lines = [f"cost against time, both logarithmic:   {legend}"]
+    lines = [next((one for one in LEGENDS if len(one) <= width), LEGENDS[-1])]
     lines += _picture(found, chosen, width)
     if found.scaling:
-        lines += _scaling(found.scaling)
+        lines += _scaling(found.scaling, width)
     asked = packed(answer.asked_text, width=width, indent=0)
     if len(asked) + len(lines) > MOST_LINES:
         asked = [" · ".join(answer.asked_text)]
@@ -94,7 +104,7 @@ def _write_label(grid: list[list[str]], label: str, row: int, column: int) -> No
             return
 
 
-def _scaling(plans: Sequence[Plan]) -> Iterator[str]:
+def _scaling(plans: Sequence[Plan], width: int) -> Iterator[str]:
     offer = plans[0].offer
     name = shown_instance(offer.provider, offer.instance_type)
     yield f"nodes of {offer.provider} {name}: time, cost, and the rate a node keeps"
@@ -103,12 +113,13 @@ def _scaling(plans: Sequence[Plan]) -> Iterator[str]:
         max(len(text(plan)) for plan in plans)
         for text in (lambda p: p.devices, lambda p: p.hours_text, lambda p: p.cost_text)
     ]
+    longest = min(BAR, max(LEAST_BAR, width - len("1234") - sum(2 + w for w in widths) - 2 - SHARE))
     for plan in plans:
         share = plan.samples_per_s / plan.nodes / first
-        bar = "█" * max(1, round(min(share, 1.0) * BAR))
+        bar = "█" * max(1, round(min(share, 1.0) * longest))
         yield (
             f"{plan.nodes:>4}  {plan.devices:>{widths[0]}}  {plan.hours_text:>{widths[1]}}"
-            f"  {plan.cost_text:>{widths[2]}}  {bar:<{BAR}} {format_share(share)}"
+            f"  {plan.cost_text:>{widths[2]}}  {bar:<{longest}} {format_share(share)}"
         )
 
 

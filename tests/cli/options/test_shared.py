@@ -145,6 +145,30 @@ def test_help_lists_options_under_their_headings(capsys: pytest.CaptureFixture[s
     assert printed.index("Money:") < printed.index("--budget") < printed.index("Other:")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--budget"], "'--budget' requires an argument.\nTo fix: write --budget USD: So much."),
+        (["-b"], "'-b' requires an argument.\nTo fix: write -b, --budget USD: So much."),
+        (["--quiet=yes"], "'--quiet' does not take a value."),
+    ],
+)
+def test_an_option_without_its_value_says_what_it_takes(words: list[str], message: str) -> None:
+    short = ["-b"] if words == ["-b"] else []
+
+    @click.command(cls=GroupedCommand)
+    @option(
+        "Money", *short, "--budget", type=Dollars(), metavar="USD", required=True, help="So much."
+    )
+    @option("Output", "--quiet", is_flag=True)
+    def command(**_: object) -> None:
+        """Do it."""
+
+    with pytest.raises(click.BadOptionUsage) as caught:
+        command.main(words, standalone_mode=False)
+    assert caught.value.message == f"Option {message}"
+
+
 def test_clusters() -> None:
     assert parse_cluster("4xp5.48xlarge") == {"nodes": (4,), "instance": ("p5.48xlarge",)}
     assert parse_cluster("2 x H100:8") == {"nodes": (2,), "accelerator": ("H100:8",)}

@@ -55,6 +55,16 @@ def test_scaling_says_what_a_node_keeps_of_its_rate() -> None:
     assert "16 × A100-40GB-SXM" in lines[-1]
 
 
+@pytest.mark.parametrize("width", [72, 80, 90, 100])
+def test_nothing_is_cut_where_the_terminal_is_narrow(width: int) -> None:
+    plans = tuple(plan(10.0 * n, 50.0 / n, nodes=n) for n in (1, 2, 4))
+    found = Frontier(plans=plans, best=plans, scaling=plans)
+    lines = render_pareto(found, answered(plans, plans[0]), width=width)
+    assert not any("…" in line for line in lines[1:])
+    assert lines[-1].endswith(" %")
+    assert any("● " in line and "★ recommended" in line for line in lines)
+
+
 def test_one_plan_alone_and_none_at_all_are_drawn_too() -> None:
     only = plan(10.0, 10.0)
     found = Frontier(plans=(only,), best=(only,), scaling=())
