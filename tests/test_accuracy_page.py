@@ -19,6 +19,7 @@ sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make acc
 causes = importlib.import_module("evaluation.causes")
 day_before = importlib.import_module("evaluation.day_before")
 groups = importlib.import_module("evaluation.groups")
+levels = importlib.import_module("evaluation.levels")
 page = importlib.import_module("evaluation.page")
 published_records = importlib.import_module("evaluation.published_records")
 scatter = importlib.import_module("evaluation.scatter")
@@ -207,3 +208,34 @@ def test_the_part_names_every_trend_and_precision() -> None:
     assert "| pipeline stages | 4 | 2 | +1.0 |" in part
     assert "not stated" in part
     assert "**yes**" not in part
+
+
+def test_the_best_level_leaves_the_least_error() -> None:
+    ratios = [0.4, 0.5, 0.9, 1.3, 2.0]
+    level = levels.best_level(ratios)
+
+    def left(factor: float) -> float:
+        return sum(abs(factor * ratio - 1) for ratio in ratios)
+
+    assert all(left(level) <= left(level * other) for other in (0.8, 0.97, 1.03, 1.2))
+
+
+def test_levels_take_away_what_runs_of_a_group_share() -> None:
+    """Two models on one device, at 0.5 and at 0.8 of what was measured, eight runs of each."""
+    runs = [
+        (record(f"{name}{run}", "one").model_copy(update={"model_name": name}), ratio)
+        for name, ratio in (("small", 0.5), ("large", 0.8))
+        for run in range(groups.LARGE_ENOUGH)
+    ]
+    seen = [observation(one.id, "one", ratio) for one, ratio in runs]
+    records = [one for one, _ in runs]
+    (row,) = levels.levels_of(seen, records, groups.split_groups(records))
+    assert row.mape == pytest.approx((0.5 + 0.2) / 2)
+    assert row.source == pytest.approx(abs(0.5 / 0.8 - 1) / 2)
+    assert row.device == row.source
+    assert row.model == pytest.approx(0)
+    text = levels.levels_part([row])
+    assert "Over 1 groups the error of 35.0 % falls to 18.8 %" in text
+    assert "| one | 16 | 35.0 % | 18.8 % | 18.8 % | 0.0 % |" in text
+    few = levels.levels_of(seen[:3], records[:3], groups.split_groups(records))
+    assert not few and not levels.levels_part(few)

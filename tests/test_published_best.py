@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import MOST_OOM
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import is_safe, memory_parts
@@ -17,6 +18,7 @@ from gpuplan.profiles.user_model.spec import parse_model_spec
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # As `make accuracy` runs.
 published_best = importlib.import_module("evaluation.published_best")
+offered = importlib.import_module("evaluation.offered")
 published_best_part = importlib.import_module("evaluation.published_best_part")
 
 LAYERS = 4
@@ -91,22 +93,75 @@ def cache() -> ModelCache:
     return ModelCache(make_profile(spec, numerics=("amp16", "pure16")))
 
 
-@pytest.mark.parametrize("layers_that_must", [1, 2, 3])
-def test_as_few_layers_are_recomputed_as_must_be(
-    cache: ModelCache, monkeypatch: pytest.MonkeyPatch, layers_that_must: int
-) -> None:
-    def fits(_cache: Any, _site: Any, setup: Any) -> bool:
-        return bool(setup.recompute_share >= layers_that_must / LAYERS)
+def test_recipes_that_set_no_recompute_have_none_and_other_tables_leave_it_open() -> None:
+    def policies(**changed: Any) -> list[str]:
+        given = row(**changed)
+        stated = published_best.state_run(
+            published_best.run_of(given), load_catalogue().accelerators["GB200"], instances=()
+        )
+        return [one.recompute for one in published_best._ways_of(given, stated.setup)]
 
-    monkeypatch.setattr(published_best, "_fits", fits)
-    catalogue = load_catalogue()
-    stated = published_best.state_run(
-        published_best.run_of(row()), catalogue.accelerators["GB200"], instances=()
+    assert policies(source="NVIDIA-NeMo/Megatron-Bridge docs") == ["none"]
+    assert policies() == ["none", "selective", "full"]
+    assert policies(recompute="full") == ["full"]
+
+
+TITAN = {"source": "pytorch/torchtitan", "accelerator": "H100-80GB-SXM", "devices": 8}
+ALL_DATA = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "dp": 8, "vpp": 1, "fsdp": True}
+OLD = {"source": "bigscience-workshop", "date": "2022-02"}
+
+
+def test_what_a_stack_offered_follows_from_its_date() -> None:
+    old, titan, later = (
+        offered.offered(row(**one))
+        for one in (OLD, TITAN | {"date": "2024-12"}, TITAN | {"date": "2025-06"})
     )
-    found = list(published_best._of_some_layers(row(), stated.setup, cache, stated.site))
-    assert {one.recompute_share for one in found} == {layers_that_must / LAYERS}
-    stated_row = row(recompute="full")
-    assert not list(published_best._of_some_layers(stated_row, stated.setup, cache, stated.site))
+    assert not old.sequence_parallel and not old.interleaved and "selective" not in old.recomputes
+    assert not titan.accumulates and later.accumulates
+    assert offered.offered(row()) == offered.Offered()
+
+
+def test_layouts_that_a_stack_did_not_offer_are_left_out() -> None:
+    sharded = Layout(data=8, shard=8, zero_stage=3)
+    once = Layout(data=8, shard=8, zero_stage=1)
+    chunks = Layout(data=4, pipeline=2, virtual_stages=2, zero_stage=1, shard=4)
+    titan = offered.offered(row(**TITAN))
+    assert titan.has(sharded) and titan.has(chunks) and not titan.has(once)
+    old = offered.offered(row(**OLD))
+    assert old.has(once) and old.has(sharded) and not old.has(chunks)
+    piped = Layout(data=4, pipeline=2, zero_stage=2, shard=4)
+    assert not old.has(piped)
+
+
+@pytest.mark.parametrize(("layers", "asked"), [(12, [6, 4, 3]), (0, []), (3, [1])])
+def test_every_nth_layer_is_asked_for_where_any_number_is_not_offered(
+    layers: int, asked: list[int]
+) -> None:
+    found = list(offered.offered(row(**TITAN)).choices("bf16-amp", layers))
+    assert [one.recomputes for one in found[:3]] == [("none",), ("selective",), ("full",)]
+    assert [one.recompute_layers for one in found[3:]] == asked
+    assert len(list(offered.Offered().choices("fp8", layers))) == 1
+
+
+@pytest.mark.parametrize(("date", "least"), [("2024-12", 1), ("2025-06", 1)])
+def test_ours_accumulates_only_where_the_stack_could(
+    cache: ModelCache, date: str, least: int
+) -> None:
+    device = load_catalogue().accelerators["H100-80GB-SXM"]
+    given = row(**TITAN, date=date, layout=ALL_DATA, global_batch=64, micro_batch=8)
+    stated = published_best.state_run(published_best.run_of(given), device, instances=())
+    found = [one for _, one in published_best._best(cache, stated.site, stated.setup, given)]
+    whole = {one.grad_accum for one in found if one.layout.pipeline == 1}
+    assert least in whole and (date > "2025" or whole == {1})
+    assert all(one.layout.zero_stage == 3 for one in found if one.layout.pipeline == 1)
+
+
+def test_software_before_sequence_parallelism_is_searched_without_it(cache: ModelCache) -> None:
+    split = {"tp": 2, "pp": 1, "cp": 1, "ep": 1, "dp": 4, "vpp": 1, "zero": 1}
+    given = row(**OLD, accelerator="A100-80GB-SXM", devices=8, layout=split, precision="bf16-amp")
+    assert not published_best.run_of(given).layout.sequence_parallel
+    cell = published_best.cell_of(given, cache, load_catalogue())
+    assert ".sp" not in cell.published and ".sp" not in cell.best
 
 
 def test_ours_leaves_the_room_that_a_ranked_plan_must_leave(
@@ -136,7 +191,7 @@ def test_rows_of_adapters_have_no_cell() -> None:
     assert left_out == ["- tiny: LoRA Performance: this decoder has no adapters"]
 
 
-@pytest.mark.parametrize(("pipeline", "stages"), [(1, {3}), (2, {1, 2, 3})])
+@pytest.mark.parametrize(("pipeline", "stages"), [(1, {3}), (2, {1})])
 def test_fsdp_keeps_what_it_gathered_between_the_micro_batches_of_a_pipeline(
     pipeline: int, stages: set[int]
 ) -> None:

@@ -21,7 +21,7 @@ from gpuplan.profiles.records import RunRecord
 
 from .causes import cause_of
 from .day_before import day_before_part
-from .findings import CONVOLUTIONS, ONCE_A_STEP, WHERE_INTERVALS_FAIL
+from .findings import CARRIERS, CONVOLUTIONS, ONCE_A_STEP, WHERE_INTERVALS_FAIL
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -36,6 +36,7 @@ from .groups import (
     summarise_groups,
     target_of,
 )
+from .levels import levels_of, levels_part
 from .memory import memory_part
 from .programmes import Programme
 from .programmes_part import programmes_part
@@ -127,7 +128,10 @@ def page(
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
     parts.append(day_before_part(evaluated["source"], groups))
-    parts += [_protocol_part(protocol, evaluated[protocol], groups) for protocol in PROTOCOLS]
+    for protocol in PROTOCOLS:
+        parts.append(_protocol_part(protocol, evaluated[protocol], groups))
+        if protocol == "configuration":
+            parts += [levels_part(levels_of(evaluated[protocol], records, groups)), CARRIERS]
     parts += [
         WHERE_INTERVALS_FAIL,
         trends_part(

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ import numpy as np
 
 from gpuplan.catalog.errors import GpuplanError
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
-from gpuplan.catalog.vocabulary import Precision, Stack
+from gpuplan.catalog.vocabulary import Precision, Recompute, Stack
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.device import capacity_bytes
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.plan.question import MOST_OOM, Choices, Machine, Question, Work
+from gpuplan.planner.plan.question import MOST_OOM, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
@@ -40,7 +39,7 @@ from gpuplan.planner.search.layouts.some_layers import (
     recomputed_layers,
 )
 from gpuplan.planner.search.layouts.tried_layouts import tried_layouts
-from gpuplan.planner.search.search_space import space_of
+from gpuplan.planner.search.search_space import Space, space_of
 from gpuplan.planner.search.splits.outcome import Asked, Found
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
@@ -50,6 +49,7 @@ from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 from .containment import DECODER
+from .offered import Offered, is_titan, offered
 from .published_best_part import CELLS, NEAR, WANTED
 
 PRECISIONS: dict[str, Precision] = {"BF16": "bf16-amp", "FP8": "fp8", "MXFP8": "fp8"}
@@ -83,8 +83,8 @@ class Cell:
     """By part, how much longer the published step is than ours, as a share of ours."""
 
 
-def cell_of(record: dict[str, Any], cache: ModelCache, catalogue: Catalogue) -> Cell | None:
-    """Return the cell of a row; None where its layout does not fit by our prediction.
+def cell_of(record: dict[str, Any], cache: ModelCache, catalogue: Catalogue) -> Cell:
+    """Return the cell of a row. What was published ran, whatever memory is predicted.
 
     Raises:
         GpuplanError: it cannot be predicted.
@@ -93,10 +93,9 @@ def cell_of(record: dict[str, Any], cache: ModelCache, catalogue: Catalogue) -> 
     peers = [one for one in catalogue.instances.values() if one.accelerator == accelerator.name]
     stated = state_run(run_of(record), accelerator, instances=peers)
     site = stated.site
-    ways = [*_ways_of(record, stated.setup), *_of_some_layers(record, stated.setup, cache, site)]
-    timed = [(planned_step_s(cache, site, one), one) for one in ways if _fits(cache, site, one)]
-    if not timed:
-        return None
+    cache = cache if offered(record).sequence_parallel else _without_sequence_plan(cache)
+    ways = list(_ways_of(record, stated.setup))
+    timed = [(planned_step_s(cache, site, one), one) for one in ways]
     published_s, published = min(timed, key=_seconds)
     best_s, best = min(
         (*_best(cache, site, stated.setup, record), (published_s, published)), key=_seconds
@@ -136,10 +135,10 @@ def run_of(record: dict[str, Any]) -> RunRecord:
     given = {name: degree or 1 for name, degree in record["layout"].items() if name in DEGREES}
     if _says(record, "interleaved") and record["layout"]["vpp"] is None:
         given["vpp"] = INTERLEAVED
-    stack: Stack = "torch-compile" if "torchtitan" in record["source"] else "megatron"
+    stack: Stack = "torch-compile" if is_titan(record) else "megatron"
     sharded = {"shard": given["dp"]} if given["dp"] > 1 else {}
-    # torchtitan's selective recompute keeps every second product.
-    per_op = stack == "torch-compile" and record["recompute"] == "selective"
+    # torchtitan's selective recompute keeps every second product, in their setup and in ours.
+    per_op = is_titan(record)
     return RunRecord.model_validate(
         {
             "id": "published",
@@ -152,7 +151,7 @@ def run_of(record: dict[str, Any]) -> RunRecord:
             "inter_node_gbit_s": rack_gbit_s,
             "layout": {
                 **{ours: given[theirs] for theirs, ours in DEGREES.items()},
-                "sequence_parallel": given["tp"] > 1,
+                "sequence_parallel": given["tp"] > 1 and offered(record).sequence_parallel,
                 "zero_stage": 1 if sharded else 0,
                 **sharded,
             },
@@ -193,51 +192,31 @@ DEGREES = {
 
 
 def _ways_of(record: dict[str, Any], setup: Setup) -> Iterator[Setup]:
-    """Yield what a row leaves open: how the state is sharded, and what is recomputed."""
+    """Yield what a row leaves open: how the state is sharded."""
     sharded = setup.layout.data > 1
     fsdp = record["layout"].get("fsdp")
     # Between micro-batches of a pipeline torchtitan keeps what it gathered (fully_shard
     # with reshard_after_forward=False, its default with a pipeline), and torch reduces gradients
     # after the last one (`backward_maybe_with_nosync` of its pipelining/stage.py): as ZeRO-1.
-    full = (1, 2, 3) if setup.layout.pipeline > 1 else (3,)
-    stages = (1, 3) if fsdp is None else full if fsdp else (1,)
+    stage = 3 if fsdp and setup.layout.pipeline == 1 else 1
     # The rows of torchtitan give the micro-batches of a pipeline as one batch.
     size, accum = setup.micro_batch, setup.grad_accum
     if setup.layout.pipeline > accum:
         size, accum = max(1, size // setup.layout.pipeline), accum * setup.layout.pipeline
-    for stage in stages if sharded else (0,):
-        shard = setup.layout.data * setup.layout.context if sharded else 1
-        layout = replace(setup.layout, zero_stage=stage, shard=shard)
-        for recompute in [record["recompute"]] if record["recompute"] else RECOMPUTES:
-            yield replace(
-                setup, layout=layout, recompute=recompute, micro_batch=size, grad_accum=accum
-            )
+    shard = setup.layout.data * setup.layout.context if sharded else 1
+    layout = replace(setup.layout, zero_stage=stage if sharded else 0, shard=shard)
+    recomputes: tuple[Recompute, ...] = RECOMPUTES
+    if record["recompute"] or RECIPES in record["source"]:
+        recomputes = (record["recompute"] or "none",)
+    for recompute in recomputes:
+        yield replace(setup, layout=layout, recompute=recompute, micro_batch=size, grad_accum=accum)
 
 
-RECOMPUTES = ("none", "selective", "full")
-
-
-def _of_some_layers(
-    record: dict[str, Any], setup: Setup, cache: ModelCache, site: Site
-) -> Iterator[Setup]:
-    """Yield the ways that recompute as few layers as must be, as the search does for ours.
-
-    There are none where the row states what is recomputed.
-    """
-    layers = -(-equal_layers(cache.profile) // setup.layout.pipeline)
-    if record["recompute"] or layers < 2:
-        return
-    for whole in _ways_of(record, setup):
-        if whole.recompute != "full":
-            continue
-        some = [replace(whole, recompute_share=k / layers) for k in range(1, layers)]
-        # The peak falls with every layer.
-        least = bisect_left(some, True, key=lambda one: _fits(cache, site, one))
-        yield from some[least : least + 1]
-
-
-def _fits(cache: ModelCache, site: Site, setup: Setup) -> bool:
-    return _fill(cache, site, setup) <= 1
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+RECIPES = "NVIDIA-NeMo/Megatron-Bridge"
+"""Its tables say nothing of recompute. Its recipes of these dense models set none
+(scripts/performance/configs/llama/llama3_workload_base_configs.py and llama31_*, as of 2026); that
+of LLAMA3_70B on GB300 in FP8 has the activations of 20 layers in host memory instead."""
 
 
 def _fill(cache: ModelCache, site: Site, setup: Setup) -> float:
@@ -252,17 +231,32 @@ def _best(
 ) -> list[tuple[float, Setup]]:
     """Return (seconds, setup) of the best layouts, by their kind, of those that are ranked.
 
-    Those that may run out of memory by more than the search accepts are not (`MOST_OOM`).
+    Those that may run out of memory by more than the search accepts are not (`MOST_OOM`), nor
+    those that the software of the row did not offer.
     """
-    question = Question(
-        work=Work(global_batch=record["global_batch"]),
-        machine=Machine(nodes=(site.nodes,)),
-        choices=Choices(precisions=(setup.precision,)),
-    )
-    space = space_of(question, cache.profile)
+    offer = offered(record)
     base = replace(setup, layout=Layout(), micro_batch=1, grad_accum=1, recompute="none")
     found: list[tuple[float, Setup]] = []
-    layouts = tuple(space.layouts_for(site.nodes, site.per_node))
+    for choices in offer.choices(setup.precision, equal_layers(cache.profile)):
+        question = Question(
+            work=Work(global_batch=record["global_batch"]),
+            machine=Machine(nodes=(site.nodes,)),
+            choices=choices,
+        )
+        space = space_of(question, cache.profile)
+        whole = space if offer.accumulates else replace(space, grad_accums=(1,))
+        found += _best_unsplit(cache, site, base, whole, offer)
+        found += _best_split(cache, site, base, whole, lambda one: one.pipeline == 1, offer)
+        found += _best_split(cache, site, base, space, lambda one: one.pipeline > 1, offer)
+    return found
+
+
+def _best_unsplit(
+    cache: ModelCache, site: Site, base: Setup, space: Space, offer: Offered
+) -> list[tuple[float, Setup]]:
+    """Return the best setup that splits the data alone, for each way of casting."""
+    found: list[tuple[float, Setup]] = []
+    layouts = tuple(filter(offer.has, space.layouts_for(site.nodes, site.per_node)))
     for autocast in (False, True):
         cast = replace(base, autocast=autocast)
         predictor = DataParallelPredictor(cache=cache, space=space)
@@ -280,12 +274,37 @@ def _best(
             recompute_share=float(tried.share[row, column]),
         )
         found.append((float(seconds[row, column]), chosen))
-    split = SplitPredictor.of(cache, space, base, [Kind(site.per_node, site.domain)])
-    if split is not None:
-        asked = [Asked(site.nodes, float("inf"))]
-        (outcome,) = split.best(site, [base], asked, max_oom=MOST_OOM)
-        found += [(one.step_s, _setup_of(one)) for one in outcome.found]
     return found
+
+
+def _best_split(
+    cache: ModelCache,
+    site: Site,
+    base: Setup,
+    space: Space,
+    is_wanted: Callable[[Layout], bool],
+    offer: Offered,
+) -> list[tuple[float, Setup]]:
+    """Return the best wanted setups that split the model."""
+    kind = Kind(site.per_node, site.domain)
+    split = SplitPredictor.of(cache, space, base, [kind])
+    if split is None:
+        return []
+    layouts = {
+        row: split.rows.layout(split.rows.rows[row]) for row in split.rows.legal[kind, site.nodes]
+    }
+    chosen = [row for row, one in layouts.items() if is_wanted(one) and offer.has(one)]
+    split.rows.legal[kind, site.nodes] = np.array(chosen, dtype=int)
+    if not chosen:
+        return []
+    asked = [Asked(site.nodes, float("inf"))]
+    (outcome,) = split.best(site, [base], asked, max_oom=MOST_OOM)
+    return [(one.step_s, _setup_of(one)) for one in outcome.found]
+
+
+def _without_sequence_plan(cache: ModelCache) -> ModelCache:
+    """Return a model whose tensor ranks are searched without sequence parallelism."""
+    return ModelCache(cache.profile.model_copy(update={"tensor_plan": "tensor"}))
 
 
 def _setup_of(found: Found) -> Setup:
@@ -348,9 +367,7 @@ def cells_of(records: Sequence[dict[str, Any]]) -> tuple[list[Cell], list[str]]:
         except GpuplanError as error:
             left_out.append(f"- {record['model']}: {error}")
             continue
-        if cell is None:
-            left_out.append(f"- {record['model']}: does not fit by our prediction")
-        elif cell.name not in cells or cells[cell.name].ratio > cell.ratio:
+        if cell.name not in cells or cells[cell.name].ratio > cell.ratio:
             # Of several configurations of one cell the best is the published one.
             cells[cell.name] = cell
     return list(cells.values()), left_out
