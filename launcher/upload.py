@@ -26,8 +26,9 @@ CODE_FOLDER = "code"
 SOURCE_FILE = "code.json"
 """Beside it: where that is from, so that a launch that goes on sends it as it is by then."""
 OWN_FOLDERS = ("gpuplan-runs", "gpuplan-launches")
-NEVER = (".git", ".env", *OWN_FOLDERS)
-"""Names that never travel: history and keys that no job needs, and what gpuplan itself wrote.
+NEVER = (".git", ".env", "__pycache__", *OWN_FOLDERS)
+"""Names that never travel: history and keys that no job needs, what Python compiled here, as it
+does where gpuplan reads a model file, and what gpuplan itself wrote.
 Neither do the store, the cache and the settings, where GPUPLAN_HOME is inside the folder."""
 SKYIGNORE = ".skyignore"
 GITIGNORE = ".gitignore"

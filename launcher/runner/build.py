@@ -37,7 +37,7 @@ from .training.loss_weights import loss_weights
 from .training.numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .training.resting_modules import RestingModules
 from .training.step import Gradients, Step, WholeModel
-from .training.trained_parameters import forget_gradients, refuse_foreign
+from .training.trained_parameters import forget_gradients, refuse_closures, refuse_foreign
 from .weights.initial import chosen_weights, load_pretrained
 from .weights.model_facts import model_facts
 from .weights.names import names_of
@@ -149,6 +149,7 @@ def build_trainer(
     forget_gradients(own)
     with empty_optimizers() if execution.layout.pipeline > 1 else nullcontext():
         optimizer = workload.build_optimizer(own)
+    refuse_closures(optimizer)
     refuse_foreign(optimizer, own)
     tensor_parallel.step_by_mesh(optimizer)
     scaler = make_scaler(execution, processes.device)

@@ -20,6 +20,7 @@ from ..lifecycle.engine import (
 )
 
 SECONDS = 3600
+NOT_TOLD = object()
 CLUSTER_STATUS: Mapping[str, ClusterStatus] = {
     "INIT": "starting",
     "UP": "up",
@@ -152,9 +153,9 @@ def _is_unasked(row: Any) -> bool:
 
     SkyPilot 0.14 writes when it was submitted as it begins to (`set_starting_async`,
     sky/jobs/state.py). Once it has begun, machines may have come and gone before the job ran, of
-    which its rows say nothing.
+    which its rows say nothing. A row without that time says nothing either.
     """
-    return row["submitted_at"] is None and row["start_at"] is None
+    return row.get("submitted_at", NOT_TOLD) is None and row["start_at"] is None
 
 
 def _name(status: Any) -> str:

@@ -23,7 +23,13 @@ def code(tmp_path: Path) -> Path:
     for name in ("net.py", "parts/block.py", "data/train.bin", "data/README", ".env", "sub/.env"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x" * len(name))
-    for name in (".git/HEAD", "gpuplan-runs/net/job/run.json", "sub/gpuplan-launches/a/job-1.log"):
+    for name in (
+        ".git/HEAD",
+        "__pycache__/net.cpython-311.pyc",
+        "parts/__pycache__/block.cpython-311.pyc",
+        "gpuplan-runs/net/job/run.json",
+        "sub/gpuplan-launches/a/job-1.log",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("own")
     return root

@@ -1,4 +1,4 @@
-"""Which parameters train: those of the model that did when the run began, and no others.
+"""Which parameters train, and how: those of the model that did when the run began, by one step.
 
 Replicas, shards and checkpoints are made for them. What a file trains beside them, or begins to
 train later, would be updated on each process apart, or not at all, without a word.
@@ -6,7 +6,8 @@ train later, would be updated on each process apart, or not at all, without a wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import nn
@@ -40,6 +41,25 @@ def refuse_foreign(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Par
                     " and every process would train its own.",
                     fix="make it a part of what build_model() returns.",
                 )
+
+
+def refuse_closures(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimizer whose step computes the loss itself, several times.
+
+    Args:
+        optimizer: of the file; one of several parts gives them.
+
+    Raises:
+        UserFileError: it is one, as L-BFGS is.
+    """
+    for one in optimizer if isinstance(optimizer, Iterable) else (optimizer,):
+        closure = inspect.signature(type(one).step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise UserFileError(
+                f"build_optimizer() gives a {type(one).__name__}, whose step() computes the loss as"
+                " often as it likes (a closure); here a step has one gradient.",
+                fix="take an optimizer whose step() needs no closure, or your own loop: --command.",
+            )
 
 
 class TrainedParameters:

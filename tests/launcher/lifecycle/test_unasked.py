@@ -138,3 +138,17 @@ def test_skypilot_tells_it_by_when_a_job_was_submitted(
     second = {**row, "task_id": 1, "submitted_at": None, "start_at": None}
 
     assert managed_jobs_of([row, second])[0].is_unasked == is_unasked
+
+
+def test_a_row_that_does_not_say_when_it_was_submitted_says_nothing() -> None:
+    row = {
+        "job_id": 1,
+        "job_name": "net",
+        "status": SimpleNamespace(value="CANCELLED"),
+        "start_at": None,
+        "end_at": None,
+        "recovery_count": 0,
+        "infra": "-",
+        "failure_reason": None,
+    }
+    assert not managed_jobs_of([row])[0].is_unasked

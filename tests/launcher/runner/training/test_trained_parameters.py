@@ -9,8 +9,10 @@ from torch import nn
 from gpuplan.catalog.errors import UserFileError
 from gpuplan.launcher.runner.training.trained_parameters import (
     TrainedParameters,
+    refuse_closures,
     refuse_foreign,
 )
+from gpuplan.profiles.user_model.several_optimizers import Optimizers
 
 
 def test_a_parameter_of_nobody_is_refused() -> None:
@@ -19,6 +21,15 @@ def test_a_parameter_of_nobody_is_refused() -> None:
     refuse_foreign(torch.optim.SGD(own[:1]), own)
     with pytest.raises(UserFileError, match=r"a parameter of the shape \(3, 1\)"):
         refuse_foreign(torch.optim.SGD([*own, scale]), own)
+
+
+def test_an_optimizer_that_computes_the_loss_itself_is_refused() -> None:
+    own = list(nn.Linear(2, 2).parameters())
+    refuse_closures(torch.optim.AdamW(own))
+    for optimizer in (torch.optim.LBFGS(own), Optimizers([torch.optim.LBFGS(own[:1])])):
+        with pytest.raises(UserFileError, match="a LBFGS, whose step") as refused:
+            refuse_closures(optimizer)
+        assert "--command" in str(refused.value.fix)
 
 
 @pytest.mark.parametrize("alone", [True, False])
