@@ -15,16 +15,16 @@ import multiprocessing
 import time
 from pathlib import Path
 
+from evaluation.errors.trends import draw_trends, find_trends
 from evaluation.groups import split_groups
+from evaluation.layouts.regret import find_sweeps, on_other_networks
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
 from evaluation.programmes_part import with_programmes
 from evaluation.published_records import OPEN_RECORDS
-from evaluation.regret import find_sweeps, on_other_networks
 from evaluation.scatter import draw
 from evaluation.speed import kept_speed, measure_speed
 from evaluation.traces import KeptTraces
-from evaluation.trends import draw_trends, find_trends
 from evaluation.truths import known_truths
 
 from gpuplan.api.validation import RecordedRuns

@@ -36,9 +36,9 @@ groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
 published_records = importlib.import_module("evaluation.published_records")
 programmes = importlib.import_module("evaluation.programmes")
-regret = importlib.import_module("evaluation.regret")
+regret = importlib.import_module("evaluation.layouts.regret")
 traces = importlib.import_module("evaluation.traces")
-trends = importlib.import_module("evaluation.trends")
+trends = importlib.import_module("evaluation.errors.trends")
 truths = importlib.import_module("evaluation.truths")
 
 NOT_YET: dict[Protocol, dict[str, float]] = {

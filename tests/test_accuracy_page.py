@@ -16,14 +16,14 @@ from gpuplan.profiles.records import RunRecord
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
-causes = importlib.import_module("evaluation.causes")
-day_before = importlib.import_module("evaluation.day_before")
+causes = importlib.import_module("evaluation.errors.causes")
+day_before = importlib.import_module("evaluation.errors.day_before")
 groups = importlib.import_module("evaluation.groups")
-levels = importlib.import_module("evaluation.levels")
+levels = importlib.import_module("evaluation.errors.levels")
 page = importlib.import_module("evaluation.page")
 published_records = importlib.import_module("evaluation.published_records")
 scatter = importlib.import_module("evaluation.scatter")
-trends = importlib.import_module("evaluation.trends")
+trends = importlib.import_module("evaluation.errors.trends")
 truths = importlib.import_module("evaluation.truths")
 
 

@@ -17,9 +17,9 @@ from gpuplan.profiles.user_model.spec import parse_model_spec
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # As `make accuracy` runs.
-published_best = importlib.import_module("evaluation.published_best")
-offered = importlib.import_module("evaluation.offered")
-published_best_part = importlib.import_module("evaluation.published_best_part")
+published_best = importlib.import_module("evaluation.layouts.published_best")
+offered = importlib.import_module("evaluation.layouts.offered")
+published_best_part = importlib.import_module("evaluation.layouts.published_best_part")
 
 LAYERS = 4
 

@@ -15,8 +15,8 @@ from gpuplan.planner.validation.errors import Observation
 from gpuplan.profiles.records import RunRecord
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # As `make accuracy` runs.
-regret = importlib.import_module("evaluation.regret")
-regret_part = importlib.import_module("evaluation.regret_part")
+regret = importlib.import_module("evaluation.layouts.regret")
+regret_part = importlib.import_module("evaluation.layouts.regret_part")
 
 SECONDS = st.floats(1e-3, 1e4)
 TIMES = st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=12)

@@ -19,9 +19,11 @@ from gpuplan.planner.validation.errors import (
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 
-from .causes import cause_of
-from .day_before import day_before_part
-from .findings import CARRIERS, CONVOLUTIONS, ONCE_A_STEP, WHERE_INTERVALS_FAIL
+from .errors.causes import cause_of
+from .errors.day_before import day_before_part
+from .errors.findings import CARRIERS, CONVOLUTIONS, ONCE_A_STEP, WHERE_INTERVALS_FAIL
+from .errors.levels import levels_of, levels_part
+from .errors.trends import bias_by_precision, find_trends, trends_part
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -36,16 +38,14 @@ from .groups import (
     summarise_groups,
     target_of,
 )
-from .levels import levels_of, levels_part
+from .layouts.published_best_part import published_best_part
+from .layouts.regret import Sweep, find_sweeps
+from .layouts.regret_part import regret_part
 from .memory import memory_part
 from .programmes import Programme
 from .programmes_part import programmes_part
-from .published_best_part import published_best_part
-from .regret import Sweep, find_sweeps
-from .regret_part import regret_part
 from .speed import Speed
 from .tables import error_table, percent, row_of, signed
-from .trends import bias_by_precision, find_trends, trends_part
 from .truths import Truth
 
 WORST_ROWS = 20

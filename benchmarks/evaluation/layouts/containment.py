@@ -1,6 +1,6 @@
 """Which published layouts the searched space contains: one line for each that it does not.
 
-    python -m benchmarks.evaluation.containment CONFIGURATIONS.jsonl
+    python -m benchmarks.evaluation.layouts.containment CONFIGURATIONS.jsonl
 
 A line of the file is one configuration that somebody tuned: `dims` of a decoder, `accelerator`,
 `devices`, `layout` (tp, pp, cp, ep, dp, vpp), `seq_len`, `micro_batch`, `global_batch`.
@@ -21,7 +21,7 @@ from gpuplan.planner.parallelism.legal_layouts import Limits, Shape, legal_shape
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-DECODER = Path(__file__).parents[2] / "examples" / "decoder.py"
+DECODER = Path(__file__).parents[3] / "examples" / "decoder.py"
 USUAL_PER_NODE = 8
 ODD_WIDTHS_HEAD = 64
 """Width of a head where hidden over heads is odd, which rotary positions exclude: gpt-oss's

@@ -14,8 +14,8 @@ from statistics import fmean
 from gpuplan.planner.validation.errors import Observation
 from gpuplan.profiles.records import RunRecord
 
-from .groups import LARGE_ENOUGH, NEVER_FITTED
-from .tables import percent, row_of
+from ..groups import LARGE_ENOUGH, NEVER_FITTED
+from ..tables import percent, row_of
 
 SHOWN = 8
 """Groups in the table: those with the largest errors."""

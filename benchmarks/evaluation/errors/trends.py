@@ -20,9 +20,9 @@ from matplotlib import pyplot
 from gpuplan.planner.validation.errors import Observation
 from gpuplan.profiles.records import RunRecord
 
-from .groups import LARGE_ENOUGH, NEVER_FITTED
-from .scatter import save_figure
-from .tables import percent, row_of, signed
+from ..groups import LARGE_ENOUGH, NEVER_FITTED
+from ..scatter import save_figure
+from ..tables import percent, row_of, signed
 
 MOST_POINTS = 0.03
 """No trend should be left above this much of the step time per doubling."""

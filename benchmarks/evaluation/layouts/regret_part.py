@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuplan.catalog.text.quantity import format_seconds
 
+from ..tables import DASH, percent, row_of
 from .regret import (
     FEWEST_SETUPS,
     MEAN_TARGET,
@@ -16,7 +17,6 @@ from .regret import (
     Tried,
     regret_by_source,
 )
-from .tables import DASH, percent, row_of
 
 INTRODUCTION = """\
 ## Regret: choosing by the predictions

@@ -16,9 +16,9 @@ from statistics import fmean
 from gpuplan.catalog.frozen import FrozenModel
 from gpuplan.planner.validation.errors import Observation
 
-from .groups import LARGE_ENOUGH
-from .published_records import DAY_BEFORE
-from .tables import factor, percent, row_of, signed
+from ..groups import LARGE_ENOUGH
+from ..published_records import DAY_BEFORE
+from ..tables import factor, percent, row_of, signed
 
 KEPT_ON = "2026-11-23"
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .tables import DASH, percent, row_of, signed
+from ..tables import DASH, percent, row_of, signed
 
 CELLS = Path(__file__).with_name("published_best.json")
 CAUSES = Path(__file__).with_name("published_best.toml")
@@ -31,11 +31,12 @@ software (asynchronous tensor parallelism, an interleaved schedule) holds for bo
 faster than all that are ranked, it is ours too. Nobody measured our layouts: a long step says that
 the vendor knew better, or tuned less.
 {near} of {cells} cells are within {bound} (wanted: {wanted}). Made by
-`benchmarks/evaluation/published_best.py`; nothing is fitted to them.
+`benchmarks/evaluation/layouts/published_best.py`; nothing is fitted to them.
 
 To 2026-11-27 they were 9 of 19. No prediction changed since; two things that were compared did:
 
-- Ours is searched in what the software offered at its date (`benchmarks/evaluation/offered.py`):
+- Ours is searched in what the software offered at its date
+  (`benchmarks/evaluation/layouts/offered.py`):
   Megatron-DeepSpeed before May 2022 had no sequence parallelism, no recompute of attention alone
   and no chunks of stages; torchtitan shards with FSDP, has no recompute of any number of layers but
   of every nth or of every second product, and accumulated no gradients before June 2025 (#1238).

@@ -1,6 +1,6 @@
 """How far a published layout is from our best on the same machines: one line for each cell.
 
-    python -m benchmarks.evaluation.published_best CONFIGURATIONS.jsonl [--keep]
+    python -m benchmarks.evaluation.layouts.published_best CONFIGURATIONS.jsonl [--keep]
 
 A cell is a dense model, machines, global batch, precision and software for which somebody published
 the configuration they tuned (`containment.py` says what a line holds). Its predicted step is set
