@@ -45,6 +45,7 @@ def asked(
         (Machine(max_nodes=9), (1, 2, 4, 8)),
         (Machine(max_nodes=64), (1, 2, 4, 8, 16, 32, 64)),
         (Machine(nodes=(3, 5), max_nodes=1), (3, 5)),
+        (Machine(nodes=(2, 4, 2)), (2, 4)),
     ],
 )
 def test_node_counts_double_unless_they_are_given(
