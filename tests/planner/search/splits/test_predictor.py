@@ -346,7 +346,41 @@ def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
     assert (least_s <= step_s * (1 + 1e-12)).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
+@given(data=st.data())
+def test_steps_of_several_numbers_of_nodes_are_those_of_each_setup(caches, sites, data) -> None:
+    cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
+    counts = data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=1, unique=True))
+    software = data.draw(st.sampled_from(SOFTWARE))
+    predictor = predictor_of(cache, site, *counts, software=software, global_batch=96)
+    kind, several = Kind(site.per_node, site.domain), bases(software=software)
+    asked = np.concatenate([predictor.rows.legal[kind, nodes] for nodes in counts])
+    steps = SplitSteps(cache, predictor.rows, predictor.tables, site, several, asked)
+    i = data.draw(st.integers(0, len(several) - 1))
+    own = asked[predictor.fits.runs_under(several[i], several=len(several) > 1)[asked]]
+    these, _, _ = predictor.fits.of(site, several[i], own, i, 1.0)
+    if not len(these.row):
+        return
+    places = st.lists(st.integers(0, len(these.row) - 1), min_size=1, max_size=5)
+    part = np.array(data.draw(places))
+    step_s, parts = steps.step_s(these, part), steps.parts_of(these, part)
+    for at, seconds, one in zip(part.tolist(), step_s.tolist(), parts, strict=True):
+        layout = predictor.rows.layout(predictor.rows.rows[these.row[at]])
+        setup = replace(
+            several[i],
+            layout=layout,
+            micro_batch=int(BATCHES[these.size[at]]),
+            grad_accum=int(these.accum[at]),
+            recompute=predictor.space.recomputes[these.recompute[at]],
+            recompute_share=float(these.share[at]),
+        )
+        placed = replace(site, nodes=layout.accelerators // site.per_node)
+        near = nearness(setup.recompute_share)
+        assert seconds == pytest.approx(planned_step_s(cache, placed, setup), rel=near)
+        assert one.total_s.item() == seconds
+
+
+@settings(max_examples=4)
 @given(data=st.data())
 def test_numbers_of_nodes_asked_together_are_answered_as_one_by_one(caches, sites, data) -> None:
     cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
