@@ -16,6 +16,7 @@ from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
+from .models.evaluated import with_eval_samples
 from .models.inputs import Inputs, chosen_curves, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
@@ -85,8 +86,9 @@ def estimate(
     clock = now or utc_now
     started = clock()
     model, counted = counted_in_tokens(model, question.work)
+    question, evaluated = with_eval_samples(question, model.spec)
     profile, measured = calibrated_profile(model)
-    notes = (*counted, *measured)
+    notes = (*counted, *evaluated, *measured)
     found = search(
         question,
         profile,

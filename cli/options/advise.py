@@ -101,6 +101,8 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         dataset_size=options.dataset_size,
         dataset_bytes=None,
         dataset_at=None,
+        eval_every=None,
+        eval_samples=None,
         steps=options.steps,
         global_batch=options.global_batch,
         critical_batch=None,

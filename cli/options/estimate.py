@@ -69,6 +69,19 @@ OPTIONS = (
         metavar="PROVIDER/REGION",
         help="Where the data set is now: aws/us-east-1. To move it is counted.",
     ),
+    option(
+        "Work",
+        "--eval-every",
+        type=WHOLE,
+        metavar="STEPS",
+        help="Count evaluations after every so many steps and at the end.",
+    ),
+    option(
+        "Work",
+        "--eval-samples",
+        type=WHOLE,
+        help="Samples of one evaluation; default: as many as build_eval_dataset() has.",
+    ),
     option("Work", "--steps", type=WHOLE, help="Number of optimizer steps."),
     option(
         "Work",

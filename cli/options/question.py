@@ -36,6 +36,8 @@ class QuestionOptions:
     dataset_size: int | None
     dataset_bytes: float | None
     dataset_at: str | None
+    eval_every: int | None
+    eval_samples: int | None
     steps: int | None
     global_batch: Batch | None
     critical_batch: float | None
@@ -171,6 +173,8 @@ def _work_of(options: QuestionOptions) -> Work:
         dataset_size=options.dataset_size,
         dataset_bytes=options.dataset_bytes,
         dataset_at=options.dataset_at,
+        eval_every=options.eval_every,
+        eval_samples=options.eval_samples,
         global_batch=batch.samples,
         global_batch_tokens=batch.tokens,
         critical_batch=options.critical_batch,

@@ -15,7 +15,8 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.beside_machines.beside import AROUND_LINES, at_price
 from ...planner.cost.beside_machines.data_cost import data_lines
 from ...planner.cost.run_cost import CENT
-from ...planner.plan.parts import SpotPriceRange
+from ...planner.goodput.expected_run import ExpectedRun
+from ...planner.plan.parts import Evaluation, SpotPriceRange
 from ...planner.plan.plan import DataLine, Plan
 from ..guard.orders import Orders
 from ..lifecycle.shutdown_behavior import loses_nothing
@@ -155,9 +156,14 @@ def _addresses(plan: Plan, bought: Bought) -> list[str]:
 
 
 def _of_evaluation(plan: Plan, bought: Bought) -> tuple[str, ...]:
-    """Say how long evaluations may take: no file says before a run how many samples they have."""
+    """Say how long evaluations may take, and where they are counted and none is asked for."""
     every, run = bought.request.training.eval_every_steps, bought.cost.run
-    if every is None or run is None or plan.run is None:
+    if run is None or plan.run is None:
+        return ()
+    known = None if plan.stops is None else plan.stops.evaluation
+    if known is not None:
+        return _of_counted_evaluation(known, every, run)
+    if every is None:
         return ()
     count = -(-plan.run.steps // every)
     each = "one evaluation" if count == 1 else f"each of {count:,} evaluations"
@@ -165,9 +171,22 @@ def _of_evaluation(plan: Plan, bought: Bought) -> tuple[str, ...]:
     each_hours = run.beside_s / count / SECONDS_PER_HOUR
     return (
         f"evaluation and slow steps are counted as {percent} of the training, which is assumed:"
-        f" {format_duration(each_hours)} for {each}. How many samples build_eval_dataset() has is"
-        " known when the run begins; what an evaluation takes beyond that is not in these sums",
+        f" {format_duration(each_hours)} for {each}. What an evaluation takes beyond that is not in"
+        " these sums; an estimate with --eval-every counts it",
     )
+
+
+def _of_counted_evaluation(
+    known: Evaluation, every: int | None, run: ExpectedRun
+) -> tuple[str, ...]:
+    """Say what is counted for evaluations whose samples the plan knows."""
+    if every is None:
+        return (
+            f"the plan counts evaluations every {known.every_steps:,} steps, and none is made"
+            " without --eval-every",
+        )
+    percent = f"{100 * (run.evaluation_s or 0.0) / run.training_s:.2g} %"
+    return (f"evaluations on {known.samples:,} samples are counted as {percent} of the training",)
 
 
 def _beside(

@@ -26,6 +26,8 @@ KINDS: Mapping[str, EntryKind] = {
     "billing increment": "start-up",
     TRAINING: "accelerators",
     "evaluation and slow steps": "evaluation",
+    "evaluation": "evaluation",
+    "slow steps": "accelerators",
     "checkpoints": "failures",
     "failures and restarts": "failures",
     UNUSED: "commitment",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...catalog.types import Accelerator, EvictionRow
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase
+from ..goodput.evaluations import respaced
 from ..goodput.expected_run import expected_run, interval_s
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..goodput.stops import Rented, State, as_conditions, stops_of
@@ -29,11 +30,13 @@ def stops_bought(
     *,
     own_script: bool = False,
     eviction: EvictionRow | None = None,
+    eval_every: int | None = None,
 ) -> Stops | None:
     """Return what stops a plan's run on machines bought so, by priors and the user's own runs.
 
     A script of the user's own is not counted on to save anything when a cloud gives notice. None
-    for a plan of a version that did not look, or on an accelerator that is not known.
+    for a plan of a version that did not look, or on an accelerator that is not known. Where the
+    plan says what evaluations take, those after every `eval_every` steps take their share of it.
     """
     if plan.stops is None or accelerator is None:
         return plan.stops
@@ -47,7 +50,10 @@ def stops_bought(
         eviction=eviction,
     )
     step_s = plan.step_time_s.value if plan.runnable and not own_script else None
-    state = State.of(plan.stops.checkpoint_bytes, plan.layout, step_s)
+    known, steps = plan.stops.evaluation, None if plan.run is None else plan.run.steps
+    if known is not None and eval_every is not None:
+        known = respaced(known, eval_every, steps)
+    state = State.of(plan.stops.checkpoint_bytes, plan.layout, step_s, known)
     return stops_of(rented, state, start_s=start_up_s())
 
 

@@ -262,9 +262,19 @@ def _training_parts(training_s: Estimated, run: ExpectedRun | None) -> list[tupl
         return [("training", _us(mean_training_s(training_s)))]
     return [
         ("training", _us(run.training_s)),
-        ("evaluation and slow steps", _us(run.beside_s)),
+        *_beside_parts(run),
         ("checkpoints", _us(run.checkpoints_s)),
         ("failures and restarts", _us(run.stopped_s)),
+    ]
+
+
+def _beside_parts(run: ExpectedRun) -> list[tuple[str, int]]:
+    """Return evaluation by itself, where it is known."""
+    if run.evaluation_s is None:
+        return [("evaluation and slow steps", _us(run.beside_s))]
+    return [
+        ("evaluation", _us(run.evaluation_s)),
+        ("slow steps", _us(run.beside_s) - _us(run.evaluation_s)),
     ]
 
 

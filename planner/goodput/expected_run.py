@@ -18,7 +18,7 @@ import numpy as np
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ..plan.parts import Estimated, Stops
-from .priors import beside_steps_mean, prior
+from .priors import beside_steps, beside_steps_mean
 from .restarts import (
     MOST_INTERVAL_S,
     Conditions,
@@ -68,6 +68,8 @@ class ExpectedRun:
     """The ends of 80 % of the whole."""
     chance_within: Callable[[float], float]
     """Seconds → the chance that it takes no longer."""
+    evaluation_s: float | None = None
+    """Evaluation alone, of `beside_s`; None where it is assumed with the slow steps."""
 
     @property
     def elapsed_s(self) -> float:
@@ -113,13 +115,13 @@ def elapsed_s(training_s: float, of: Conditions) -> float:
         training_s: mean of what its steps take (`mean_training_s`).
         of: what stops it.
     """
-    work_s = training_s * beside_steps_mean()
+    work_s = training_s * beside_steps_mean(of.evaluation)
     return mean_s(work_s, segments_of(work_s, interval_s(of)), of)
 
 
 def mean_stops(training_s: float, of: Conditions) -> float:
     """Return the mean number of stops of such a run."""
-    work_s = training_s * beside_steps_mean()
+    work_s = training_s * beside_steps_mean(of.evaluation)
     return elapsed(work_s, segments_of(work_s, interval_s(of)), of).stops
 
 
@@ -152,7 +154,7 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
     """
     of = as_conditions(stops)
     steps_s = mean_training_s(training_s)
-    work_s = steps_s * beside_steps_mean()
+    work_s = steps_s * beside_steps_mean(of.evaluation)
     segments = segments_of(work_s, interval_s(of))
     mean = elapsed(work_s, segments, of)
     held_s = segments * of.stall_s
@@ -160,6 +162,7 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
     return ExpectedRun(
         training_s=steps_s,
         beside_s=work_s - steps_s,
+        evaluation_s=_evaluation_s(steps_s, stops),
         checkpoints_s=held_s,
         stopped_s=mean.mean_s - mean.waited_s - work_s - held_s,
         waited_s=mean.waited_s,
@@ -171,13 +174,21 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
     )
 
 
+def _evaluation_s(steps_s: float, stops: Stops) -> float | None:
+    """Return the mean of what evaluations take of a mean of the steps; None where not known."""
+    known = stops.evaluation
+    if known is None:
+        return None
+    return steps_s * known.share * Spread.of(known.share, known.share_low, known.share_high).mean
+
+
 def chances_within(training_s: Estimated, stops: Stops) -> Callable[[float], float]:
     """Return `ExpectedRun.chance_within` alone, which takes a third of the time."""
     return _distribution(training_s, stops).chance_within
 
 
 def _distribution(training_s: Estimated, stops: Stops) -> _Distribution:
-    of, beside = as_conditions(stops), prior("beside_steps")
+    of, beside = as_conditions(stops), beside_steps(stops.evaluation)
     middle_s = training_s.value * (1 + beside.value)
     segments = segments_of(middle_s, interval_s(of))
     return _Distribution(

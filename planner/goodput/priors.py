@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from ..plan.parts import Evaluation
 from .rates import Rate
 from .spread import Spread, typical_rate
 
@@ -49,23 +50,49 @@ class RatePrior:
         )
 
 
-@cache
-def beside_steps_spread() -> float:
+def beside_steps(evaluation: Evaluation | None = None) -> Prior:
+    """Return what evaluation and slow steps take, of the time of the steps.
+
+    Args:
+        evaluation: as it is counted; None: it is assumed with the slow steps. The ends of both
+            ranges come together.
+    """
+    if evaluation is None:
+        return prior("beside_steps")
+    return _with_slow_steps(evaluation.share, evaluation.share_low, evaluation.share_high)
+
+
+def beside_steps_spread(evaluation: Evaluation | None = None) -> float:
     """Return how far 80 % of runs are apart by evaluation and slow steps, share of a likely run."""
-    beside = prior("beside_steps")
+    beside = beside_steps(evaluation)
     return (beside.high - beside.low) / (1 + beside.value)
 
 
-@cache
-def beside_steps_mean() -> float:
+def beside_steps_mean(evaluation: Evaluation | None = None) -> float:
     """Return training with evaluation and slow steps over its steps alone: the mean of the range.
 
     Not its likely value: an expected time is the mean over all that a range leaves open, as the
     rate of stops is counted (`spread.typical_rate`).
     """
-    beside = prior("beside_steps")
-    middle = 1 + beside.value
-    return middle * Spread.of(middle, 1 + beside.low, 1 + beside.high).mean
+    beside = beside_steps(evaluation)
+    return _mean(1 + beside.value, 1 + beside.low, 1 + beside.high)
+
+
+@lru_cache(4096)
+def _mean(middle: float, low: float, high: float) -> float:
+    return middle * Spread.of(middle, low, high).mean
+
+
+@lru_cache(4096)
+def _with_slow_steps(share: float, low: float, high: float) -> Prior:
+    """Return what evaluations of these shares and slow steps take together."""
+    slow = prior("slow_steps")
+    return Prior(
+        value=slow.value + share,
+        low=slow.low + low,
+        high=slow.high + high,
+        source=f"{slow.source}; {source_of('evaluation')}",
+    )
 
 
 @cache

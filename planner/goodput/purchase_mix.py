@@ -19,7 +19,7 @@ from ..plan.parts import Estimated, Stops
 from .expected_run import expected_run, interval_s
 from .hand_over import RESTARTS, gains_by_moving, stays_on_spot
 from .loss import PartLoss
-from .priors import prior
+from .priors import beside_steps
 from .restarts import Conditions
 from .spread import RATE_POINTS, Spread, normal_points
 from .stops import as_conditions
@@ -148,7 +148,7 @@ class _Mixed:
     @classmethod
     def of(cls, plan: Purchase) -> _Mixed:
         """Return the run of a plan at points of equal probability."""
-        beside = prior("beside_steps")
+        beside = beside_steps(plan.spot.evaluation)
         times = Spread.of(plan.training_s.value, plan.training_s.low, plan.training_s.high)
         slow = Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high)
         steps_s = plan.training_s.value * _points(times, STEP_POINTS)[:, None, None]

@@ -44,6 +44,8 @@ class Conditions:
     wait_s: Any = 0.0
     saved_share: Any = 0.0
     """Of the stops: those before which a notice saves the work, below 1."""
+    evaluation: Any = None
+    """What is known of evaluations (`plan.parts.Evaluation`); None: they are assumed."""
 
 
 @dataclass(frozen=True, kw_only=True)

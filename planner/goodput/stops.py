@@ -9,7 +9,7 @@ from ...catalog.types import Accelerator, EvictionRow, Offer
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase
 from ..plan.layout import Layout
-from ..plan.parts import ChosenOffer, Stops
+from ..plan.parts import ChosenOffer, Evaluation, Stops
 from .interruptions import interruption_rate, saved_chance
 from .own_stops import (
     NO_OWN_STOPS,
@@ -29,7 +29,7 @@ STEPS_TO_STOP = 2
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What a checkpoint holds, and over how many ranks it is spread."""
+    """What a checkpoint holds, over how many ranks it is spread, and what is evaluated."""
 
     checkpoint_bytes: float
     """Weights and the optimizer's state, once."""
@@ -37,13 +37,23 @@ class State:
     """Ranks that hold different parts of it: tensor x pipeline x shard."""
     step_s: float | None = None
     """One step, where gpuplan's runner trains; None: nobody saves it on a cloud's notice."""
+    evaluation: Evaluation | None = None
+    """What is known of its evaluations; None: they are assumed."""
 
     @classmethod
-    def of(cls, checkpoint_bytes: float, layout: Layout, step_s: float | None = None) -> State:
+    def of(
+        cls,
+        checkpoint_bytes: float,
+        layout: Layout,
+        step_s: float | None = None,
+        evaluation: Evaluation | None = None,
+    ) -> State:
         """Return how a layout spreads a checkpoint."""
         sharded = layout.shard if layout.zero_stage else 1
         parts = layout.tensor * layout.pipeline * sharded
-        return cls(checkpoint_bytes=checkpoint_bytes, parts=parts, step_s=step_s)
+        return cls(
+            checkpoint_bytes=checkpoint_bytes, parts=parts, step_s=step_s, evaluation=evaluation
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +159,7 @@ def conditions_of(rented: Rented, state: State, *, start_s: float) -> Conditions
         restart_s=restart_s,
         wait_s=wait_s,
         saved_share=saved,
+        evaluation=state.evaluation,
     )
 
 
@@ -178,6 +189,7 @@ def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
         restart_s=found.restart_s,
         wait_s=found.wait_s,
         saved_share=found.saved_share,
+        evaluation=state.evaluation,
         sources=(
             rate.source,
             *((source_of("notice"),) if found.saved_share else ()),
@@ -201,6 +213,7 @@ def as_conditions(stops: Stops) -> Conditions:
         restart_s=stops.restart_s,
         wait_s=stops.wait_s,
         saved_share=stops.saved_share,
+        evaluation=stops.evaluation,
     )
 
 

@@ -195,6 +195,21 @@ class DataLine(FrozenModel):
         return f"{self.name} {UNKNOWN if self.usd is None else format_money(self.usd)}"
 
 
+class Evaluation(FrozenModel):
+    """Evaluations while a run trains, as far as they are known before it."""
+
+    every_steps: int
+    """Steps from one to the next; one more is at the end."""
+    samples: int
+    """On which each is made."""
+    share: float
+    """What all of them take, of the time of the steps."""
+    share_low: float
+    """Low end of the 80 % interval."""
+    share_high: float
+    """High end of the 80 % interval."""
+
+
 class Stops(FrozenModel):
     """What stops a run, and what a stop and a checkpoint of it take."""
 
@@ -214,6 +229,8 @@ class Stops(FrozenModel):
     """Seconds without machines after a stop, on average; not billed."""
     saved_share: float = 0.0
     """Of the stops, from 0 to 1: those before which a notice of the cloud saves the work."""
+    evaluation: Evaluation | None = None
+    """None where it is not known how often and on how much is evaluated: it is assumed then."""
     sources: tuple[str, ...] = ()
     """Where these come from."""
 

@@ -48,6 +48,11 @@ class Work:
     dataset_at: str | None = None
     """Where it is now, "aws/us-east-1"; None: it is not moved."""
 
+    eval_every: int | None = None
+    """Steps from one evaluation to the next; None: it is not said whether any is made."""
+    eval_samples: int | None = None
+    """On which each is made; None: not known."""
+
     def __post_init__(self) -> None:
         for one in fields(self):
             if one.name != "dataset_at":
@@ -63,6 +68,11 @@ class Work:
             raise UsageError(
                 "Where the data set is was given, and not how large it is.",
                 fix="add --dataset-bytes, such as 500GB.",
+            )
+        if self.eval_samples is not None and self.eval_every is None:
+            raise UsageError(
+                "On how many samples is evaluated was given, and not how often.",
+                fix="add --eval-every with the steps from one evaluation to the next, such as 500.",
             )
         place = self.dataset_place
         if place is not None and (not all(place) or "/" in place[1]):

@@ -21,7 +21,7 @@ from ..goodput.spread import DECILE
 from ..goodput.stops import Rented, State, conditions_of, stops_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
-from ..plan.parts import Estimated
+from ..plan.parts import Estimated, Evaluation
 from ..plan.question import Money, Sort
 from ..plan.runnable import RUN_STACKS
 from ..plan.setup import Setup
@@ -126,7 +126,22 @@ class Candidate:
     def state(self) -> State:
         """What a checkpoint holds."""
         is_ours = self.saves_at_notice and self.base.stack in RUN_STACKS
-        return State.of(self.checkpoint_bytes, self.layout, self.step_s if is_ours else None)
+        step_s = self.step_s if is_ours else None
+        return State.of(self.checkpoint_bytes, self.layout, step_s, self.evaluation)
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """What its evaluations take; None where it is not known how many they are."""
+        asked = self.choice.evaluations
+        if asked is None:
+            return None
+        return asked.of(
+            self.layout.data,
+            micro_batch=self.micro_batch,
+            global_batch=self.global_batch,
+            steps=self.steps,
+            recomputed=self.recompute_share if self.recompute == "full" else 0.0,
+        )
 
     @cached_property
     def stops(self) -> Conditions:
@@ -188,7 +203,8 @@ class Candidate:
         training_s, start_s = (self.steps or 0) * self.mean_step_s, start_up_s()
         share = (billed_s - start_s) / (self.seconds - start_s)
         return Lengths(
-            spread_s=training_s * math.hypot(self._width - 1 / self._width, beside_steps_spread()),
+            spread_s=training_s
+            * math.hypot(self._width - 1 / self._width, beside_steps_spread(self.evaluation)),
             stops=mean_stops(training_s, self.stops),
             chance_within=lambda seconds: self._chance_within((seconds - start_s) / share),
         )

@@ -15,6 +15,7 @@ from ...catalog.vocabulary import Offloaded
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
+from ..goodput.evaluations import evaluations_of
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..plan.answer.answer_parts import Hidden, NearMiss, PriceDates, Recommended, Rejected
 from ..plan.answer.asked import AskedQuestion
@@ -123,6 +124,7 @@ def search(
         own_stops=own_stops,
         work=question.work,
         spot_prices=spot_prices,
+        evaluations=evaluations_of(question.work, profile),
     )
     devices = [one.accelerator for one in market.choices]
     stack = asked_stack(profile, question.choices, devices)

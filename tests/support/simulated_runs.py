@@ -11,7 +11,7 @@ import numpy as np
 from gpuplan.planner.cost.bought import slower_than_steps
 from gpuplan.planner.goodput.expected_run import expected_run, interval_s
 from gpuplan.planner.goodput.hand_over import RESTARTS
-from gpuplan.planner.goodput.priors import prior
+from gpuplan.planner.goodput.priors import beside_steps
 from gpuplan.planner.goodput.purchase_mix import Purchase, ways
 from gpuplan.planner.goodput.simulation import (
     Array,
@@ -105,14 +105,15 @@ def drawn(cases: Sequence[Case], count: int, rng: np.random.Generator) -> tuple[
 
     Arrays [cases x count].
     """
-    beside = prior("beside_steps")
-    slow = Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high)
+    besides = [beside_steps(c.stops.evaluation) for c in cases]
+    slow = [Spread.of(1 + one.value, 1 + one.low, 1 + one.high) for one in besides]
     times = [Spread.of(c.training_s.value, c.training_s.low, c.training_s.high) for c in cases]
     known = [
         Spread.of(c.stops.per_hour, c.stops.per_hour_low, c.stops.per_hour_high) for c in cases
     ]
     steps = drawn_factors(times, count, rng, cut=np.inf)
-    others = (1 + beside.value) * drawn_factors([slow] * len(cases), count, rng, cut=np.inf)
+    likely = np.array([[1 + one.value] for one in besides])
+    others = likely * drawn_factors(slow, count, rng, cut=np.inf)
     rates = drawn_factors(known, count, rng)
     steps_s = np.array([[c.training_s.value] for c in cases]) * steps
     work_s = steps_s * others

@@ -92,7 +92,8 @@ def bought(
         PriceError: a price is not known.
     """
     accelerator = catalogue.accelerators.get(plan.offer.accelerator)
-    steady = stops_bought(plan, accelerator, "on-demand", own_stops)
+    every = request.training.eval_every_steps
+    steady = stops_bought(plan, accelerator, "on-demand", own_stops, eval_every=every)
     steps_s = (total_steps(plan, request) or 0) * plan.step_time_s.value
     slower = slower_than_steps(steady, steps_s)
     request, late = bought_in_time(plan, request, now=now, slower=slower)
@@ -107,6 +108,7 @@ def bought(
         own_stops,
         own_script=own_script,
         eviction=catalogue.evictions.get(place),
+        eval_every=every,
     )
     steps = total_steps(plan, request)
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps

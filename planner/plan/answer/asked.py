@@ -33,6 +33,10 @@ class AskedWork(FrozenModel):
     """Bytes of the data set."""
     dataset_at: str | None = None
     """Provider and region where it is now; None: it is not moved."""
+    eval_every: int | None = None
+    """Steps from one evaluation to the next; None: it was not said."""
+    eval_samples: int | None = None
+    """On which each is made; None: not known, and evaluation is assumed."""
     critical_batch: float | None = None
     """Samples (McCandlish et al. 2018, arXiv:1812.06162)."""
 

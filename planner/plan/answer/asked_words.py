@@ -86,6 +86,9 @@ def _work(asked: AskedQuestion) -> Iterator[str]:
         where = f" in {work.dataset_at}" if work.dataset_at else ""
         size_gb = work.dataset_bytes / 1e9
         yield f"data set of {size_gb:{',.0f' if size_gb >= 1 else '.2g'}} GB{where}"
+    if work.eval_every is not None:
+        on = "" if work.eval_samples is None else f" on {format_count(work.eval_samples)} samples"
+        yield f"evaluated every {work.eval_every:,} steps{on}"
     if work.critical_batch is not None:
         yield f"critical batch {format_count(work.critical_batch)}"
 

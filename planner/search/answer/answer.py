@@ -149,5 +149,7 @@ def _asked_work(work: Work, tokens_per_sample: float | None, global_batch: int |
         dataset_size=work.dataset_size,
         dataset_bytes=work.dataset_bytes,
         dataset_at=work.dataset_at,
+        eval_every=work.eval_every,
+        eval_samples=work.eval_samples,
         critical_batch=work.critical_batch,
     )

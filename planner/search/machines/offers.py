@@ -21,6 +21,7 @@ from ....catalog.types import Accelerator, EvictionRow, Instance, Offer, Provide
 from ....catalog.vocabulary import Purchase
 from ...cost.beside_machines.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
 from ...cost.paid_whole import PaidWhole
+from ...goodput.evaluations import Evaluations
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ...hardware.cluster import Site
 from ...plan.plan import ChosenOffer
@@ -71,6 +72,8 @@ class PricedInstance:
     """What stopped the user's own runs, on whatever machines."""
     eviction: EvictionRow | None = None
     """The seller's chance per hour that spot machines of it are taken away; None: not known."""
+    evaluations: Evaluations | None = None
+    """What is evaluated while the work trains; None where that is not known."""
     dataset: DatasetUsd = NO_DATASET
     """What the data set of the work counts there."""
     spot_prices: Mapping[date, Decimal] | None = None
@@ -175,6 +178,7 @@ def survey(
     own_stops: OwnStops = NO_OWN_STOPS,
     work: Work = NO_WORK,
     spot_prices: SpotPrices = NO_SPOT_PRICES,
+    evaluations: Evaluations | None = None,
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
@@ -226,7 +230,8 @@ def survey(
         near = [one for one in group if (one.provider, one.region) == work.dataset_place]
         if near and all(way.offer.region != near[0].region for way in found):
             found += _ways(near, catalogue, money, has_amount=has_amount)
-        choices += [_choice(way, catalogue, work, own_stops, spot_prices) for way in found]
+        made = (_choice(way, catalogue, work, own_stops, spot_prices) for way in found)
+        choices += [replace(one, evaluations=evaluations) for one in made]
     return Market(
         choices=tuple(choices),
         without_spec=without_spec,

@@ -24,6 +24,7 @@ from gpuplan.launcher.prepare.prepared import write
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest
 from gpuplan.launcher.runner.job import read_job
 from gpuplan.launcher.runner.training_options import TrainingOptions
+from gpuplan.planner.plan.parts import Evaluation
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 
@@ -99,6 +100,28 @@ def test_evaluations_are_said_to_be_counted_by_what_is_assumed(
     assert f" for {each} evaluation" in said
     assert ("6.4 s for" in said or "6.5 s for" in said) == (every == 500)
     assert not [note for note in prepared(given).notes if "evaluation" in note]
+
+
+def test_evaluations_that_the_plan_counts_are_counted_at_the_steps_of_the_launch(
+    folder: Path,
+) -> None:
+    known = Evaluation(every_steps=1000, samples=27, share=0.04, share_low=0.04, share_high=0.04)
+    given = given_plan(make_plan(run=make_run(), stops=make_stops(evaluation=known)))
+    # 20 evaluations in 19,073 steps, and 39 after every 500.
+    asked = {every: TrainingOptions(eval_every_steps=every) for every in (None, 1000, 500)}
+    found = {
+        every: prepared(given, LaunchRequest(outputs=BUCKET, training=training))
+        for every, training in asked.items()
+    }
+    notes = [next(n for n in one.notes if "evaluation" in n) for one in found.values()]
+    assert "the plan counts evaluations every 1,000 steps, and none is made" in notes[0]
+    assert notes[1:] == [
+        "evaluations on 27 samples are counted as 4 % of the training",
+        "evaluations on 27 samples are counted as 7.8 % of the training",
+    ]
+    usd = [one.cost.usd_expected or 0 for one in found.values()]
+    assert usd[0] == usd[1] < usd[2]
+    assert [one.name for one in found[500].cost.lines][4:6] == ["evaluation", "slow steps"]
 
 
 def test_a_model_whose_packages_nobody_installs_is_refused(folder: Path) -> None:
