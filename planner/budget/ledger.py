@@ -92,6 +92,10 @@ def _of_all_runs(one: PlannedRuns, line: RunLine) -> RunLine:
     return replace(line, quantity=line.quantity * one.runs * share)
 
 
+AFTER_LINES = (AFTER_HOURS, FURTHER)
+"""Of hours on demand after a term."""
+
+
 def _hours(kind: EntryKind, name: str, hours: float, cost: RunCostOf) -> RunLine:
     assert cost.hour_usd is not None
     return RunLine(
@@ -107,21 +111,28 @@ def _hours(kind: EntryKind, name: str, hours: float, cost: RunCostOf) -> RunLine
 def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
     """Yield the rows of one occurrence, tax behind them.
 
-    Its lines are spread evenly over its time; capacity blocks are paid on the first day of a run.
+    Its lines are spread evenly over its time; capacity blocks are paid on the first day of a run,
+    and hours on demand after a term at their end.
     """
     one, project = span.of, books.project
     cost = one.chosen(books.option)
     tax = next((line.unit_usd for line in cost.lines if line.name == TAX), None)
-    lines = _with_terms(run_lines(one, books.option), span, cost)
+    lines, term_h = _with_terms(run_lines(one, books.option), span, cost, project)
     even = dict(shares_by_month(project.start, span.begin_h, span.end_h))
     first = _shares_of_begins(span, project) if cost.is_paid_first else {}
+    last = dict(shares_by_month(project.start, span.begin_h + term_h, span.end_h))
     for month in sorted({*even, *first}):
         rows: list[Entry] = []
         for line in lines:
-            shares = first if cost.is_paid_first and line.unit == UNIT else even
+            is_after = term_h > 0 and line.name in AFTER_LINES
+            shares = last if is_after else even
+            if cost.is_paid_first and line.unit == UNIT:
+                shares = first
             quantity = quantum(line.quantity * shares.get(month, 0.0))
             if quantity:
                 priced = line if cost.is_price_agreed else _at(month, line, project)
+                if is_after:
+                    priced = _after_at(month, line, cost, project)
                 rows.append(_row(one, cost, month, _in_quanta(priced), quantity))
         yield from rows
         if tax is not None and rows:
@@ -157,16 +168,21 @@ def _list_tax(tax: Decimal, rows: Sequence[Entry], net_usd: Decimal) -> Decimal 
     return quantum(tax) * listed / net_usd
 
 
-def _with_terms(lines: list[RunLine], span: Span, cost: RunCostOf) -> list[RunLine]:
+def _with_terms(
+    lines: list[RunLine], span: Span, cost: RunCostOf, project: Project
+) -> tuple[list[RunLine], float]:
     """Return lines with what is left of the terms that are bought for these runs alone.
 
     And with the hours that are taken on demand after them, instead of one more term: what those
     cost above the term, whose price they have on the other lines; or, where they cost no more than
-    it, all that they cost, and then they are on no other line.
+    it, all that they cost, and then they are on no other line. Which it is, and whether another
+    term is signed instead, is decided at the price on demand when they end.
+
+    The second is for how many hours the terms last; 0 without any.
     """
     if cost.term_hours is None or cost.hour_usd is None:
-        return lines
-    above_usd = cost.above_term_usd
+        return lines, 0.0
+    above_usd = _above_term_usd(cost, trend_of(project, month_at(project.start, span.end_h)))
     share = None if above_usd is None else 1 + above_usd / cost.hour_usd
     whole = PaidWhole(lengths_s=(cost.term_hours * SECONDS_PER_HOUR,), hourly_share=share)
     length_h = span.end_h - span.begin_h
@@ -182,8 +198,16 @@ def _with_terms(lines: list[RunLine], span: Span, cost: RunCostOf) -> list[RunLi
     if left_h > 0:
         found.append(_hours("commitment", UNUSED, left_h, cost))
     if after_h and above_usd is not None:
-        found.append(_after_term(after_h, above_usd, cost, is_alone=whole.costs_less_after))
-    return found
+        found.append(_after_term(after_h, cost, is_alone=whole.costs_less_after))
+    return found, term_h
+
+
+def _above_term_usd(cost: RunCostOf, trend: Decimal) -> Decimal | None:
+    """Return what an hour on demand then costs above one of the term; None: not known."""
+    term_usd, above_usd = cost.hour_usd, cost.above_term_usd
+    if term_usd is None or above_usd is None:
+        return None
+    return (term_usd + above_usd) * trend - term_usd
 
 
 def _last_run_hours(span: Span, last_h: float) -> float:
@@ -205,11 +229,22 @@ def _without_hours(lines: Sequence[RunLine], hours: float) -> list[RunLine]:
     return found
 
 
-def _after_term(hours: float, above_usd: Decimal, cost: RunCostOf, *, is_alone: bool) -> RunLine:
-    """Return the line of hours on demand after a term; alone, it holds all that they cost."""
+def _after_term(hours: float, cost: RunCostOf, *, is_alone: bool) -> RunLine:
+    """Return the line of hours on demand after a term, at what is above the term's price.
+
+    Alone, it will hold all that they cost (`_after_at`).
+    """
     kind, name = ("accelerators", AFTER_HOURS) if is_alone else ("commitment", FURTHER)
-    line = _hours(kind, name, hours, cost)
-    unit_usd = line.unit_usd + above_usd if is_alone else above_usd
+    return _hours(kind, name, hours, cost)
+
+
+def _after_at(month: Month, line: RunLine, cost: RunCostOf, project: Project) -> RunLine:
+    """Return the line of hours on demand after a term at their price of a month."""
+    above_usd = _above_term_usd(cost, trend_of(project, month))
+    assert above_usd is not None and cost.hour_usd is not None
+    is_alone = line.name == AFTER_HOURS
+    # Prices that fall may pass below the term's while these hours run: they cost it then.
+    unit_usd = cost.hour_usd + above_usd if is_alone else max(above_usd, Decimal(0))
     return replace(line, unit_usd=unit_usd, list_unit_usd=None)
 
 

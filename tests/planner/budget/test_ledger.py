@@ -185,6 +185,25 @@ def test_hours_after_a_term_that_cost_less_than_it_are_at_their_own_price() -> N
     assert sum(row.quantity for row in rows) == 130
 
 
+@pytest.mark.parametrize("percent", [-10, 10, -60, 0])
+def test_hours_on_demand_after_a_term_have_the_price_of_their_month(percent: int) -> None:
+    """A term of 2,000 h at $5 from January 2028 ends in March; then 10 h at what was $8 in 2027."""
+    project = make_project(
+        price_trend=f"{percent}%",
+        months=24,
+        experiments={"a": {"model": "a.py", "tokens": "1B", "start": "2028-01"}},
+    )
+    cost = replace(
+        make_run_cost(hours=2010, usd_per_hour="5", term_hours=2000.0, is_price_agreed=True),
+        above_term_usd=Decimal(3),
+    )
+    rows = ledger(make_books(project, a=cost))
+    after = [row for row in rows if row.name in (FURTHER, AFTER_HOURS)]
+    assert [(str(row.month), float(row.quantity)) for row in after] == [("2028-03", 10.0)]
+    an_hour = (total_usd(rows) - 2000 * 5) / 10
+    assert float(an_hour) == pytest.approx(8 * (1 + percent / 100) ** (14 / 12), abs=0.001)
+
+
 def test_on_demand_after_a_term_only_the_machines_that_run_are_paid() -> None:
     """By hand: three runs of 100 h, two at a time; of the second 100 h one machine's are used."""
     cost = replace(make_run_cost(hours=100, term_hours=150.0), above_term_usd=Decimal("1"))
