@@ -43,8 +43,6 @@ FILLED = (0.3, 1.6)
 ON_DEMAND_OVER_TERM = {1: Decimal("1.6"), 3: Decimal("2.2")}
 """What an hour on demand costs over one of a term of so many years. Of the catalogue's terms, which
 are Google Cloud's, 1.44 to 1.60 of one year and 2.2 to 2.95 of three."""
-NO_INTERVAL = "no interval"
-"""A mix has a mean and a chance of the deadline alone (`planner/goodput/purchase_mix.py`)."""
 TAIL = 0.1
 """Share of the runs beyond each end of an interval of 80 %."""
 CLOSE, CENT_USD = 1e-5, 0.01
@@ -115,7 +113,8 @@ def _of_mix(cases: int, draws: int, rng: Rng, *, as_launched: bool) -> tuple[str
         _percent(one.elapsed for one in found),
         _percent(one.usd for one in found),
         _points(one.chance for one in found),
-        NO_INTERVAL,
+        f"{_coverages([one.hours_within for one in found])}; dollars"
+        f" {_coverages([one.usd_within for one in found])}",
     )
 
 

@@ -54,8 +54,8 @@ def deadline_ways(
             training_s=training_s,
             spot=spot,
             on_demand=on_demand,
-            spot_usd_per_hour=None,
-            on_demand_usd_per_hour=None,
+            spot_usd_per_hour=_of_all(spot_usd_per_hour, nodes),
+            on_demand_usd_per_hour=_of_all(on_demand_usd_per_hour, nodes),
             deadline_s=left_s,
             slowest_restart_s=sum(one.high_s for one in startups()),
             slower=slower_than_steps(on_demand, training_s.value),
@@ -63,11 +63,18 @@ def deadline_ways(
     )
 
     def stated(name: HourlyWay, way: Way) -> DeadlineWay:
+        usd = _usd(way, prices, stops, nodes=nodes, billing=billing)
+        hours = [(start_up_s() + one) / SECONDS_PER_HOUR for one in way.elapsed_ends_s]
+        usd_low, usd_high = _usd_ends(usd, way)
         return DeadlineWay(
             way=name,
             hours=(start_up_s() + way.elapsed_s) / SECONDS_PER_HOUR,
+            hours_low=hours[0],
+            hours_high=hours[1],
             spot_share=way.spot_s / (way.spot_s + way.on_demand_s),
-            usd=_usd(way, prices, stops, nodes=nodes, billing=billing),
+            usd=usd,
+            usd_low=usd_low,
+            usd_high=usd_high,
             deadline_probability=way.deadline_chance,
         )
 
@@ -78,6 +85,21 @@ def deadline_ways(
     )
 
 
+def _of_all(usd_per_hour: Decimal | None, nodes: int) -> float | None:
+    return None if usd_per_hour is None else float(usd_per_hour) * nodes
+
+
+def _usd_ends(usd: Decimal | None, way: Way) -> tuple[Decimal | None, Decimal | None]:
+    """Return the ends of 80 % of a way's dollars: as far from what is expected as without a start.
+
+    Every run pays the same start, and about the same for what its seller rounds up.
+    """
+    if usd is None or way.usd is None or way.usd_ends is None:
+        return None, None
+    low, high = (usd + Decimal(end - way.usd).quantize(CENT) for end in way.usd_ends)
+    return max(low, Decimal(0)), high
+
+
 def _mix(found: Ways) -> Way:
     """Return the mix with times that stand beside the others', which are in closed form.
 
@@ -86,11 +108,15 @@ def _mix(found: Ways) -> Way:
     mix = found.mix
     if mix.spot_s == 0:
         return found.on_demand
+    over, ends = found.over_closed, mix.usd_ends
     return replace(
         mix,
-        elapsed_s=mix.elapsed_s / found.over_closed,
-        spot_s=mix.spot_s / found.over_closed,
-        on_demand_s=mix.on_demand_s / found.over_closed,
+        elapsed_s=mix.elapsed_s / over,
+        spot_s=mix.spot_s / over,
+        on_demand_s=mix.on_demand_s / over,
+        elapsed_ends_s=(mix.elapsed_ends_s[0] / over, mix.elapsed_ends_s[1] / over),
+        usd=None if mix.usd is None else mix.usd / over,
+        usd_ends=None if ends is None else (ends[0] / over, ends[1] / over),
     )
 
 

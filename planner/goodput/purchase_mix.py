@@ -9,24 +9,17 @@ docs/real-cost.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...catalog.units import SECONDS_PER_HOUR
-from ..plan.parts import Estimated, Stops
-from .expected_run import expected_run, interval_s
-from .hand_over import RESTARTS, gains_by_moving, stays_on_spot
-from .loss import PartLoss
-from .priors import beside_steps
-from .restarts import Conditions
-from .spread import RATE_POINTS, Spread, normal_points
-from .stops import as_conditions
-
-Array = Any
-"""numpy array of floats: [step times, slow steps, rates], and [places] where it says so."""
-STEP_POINTS, SLOW_POINTS, PLACES = 32, 5, 16
+from .expected_run import ExpectedRun, expected_run
+from .hand_over import gains_by_moving, stays_on_spot
+from .loss import Outcomes, ends_of
+from .mixed_run import MixedRun
+from .mixed_run import Purchase as Purchase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +34,10 @@ class Way:
     usd: float | None
     """None where a price that it needs is not known."""
     deadline_chance: float
+    elapsed_ends_s: tuple[float, float]
+    """The ends of 80 % of the whole, with the mean between them."""
+    usd_ends: tuple[float, float] | None
+    """The same of the dollars; None where a price is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,25 +52,6 @@ class Ways:
     closed form: by so much the times of `mix` are off beside those of the others."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Purchase:
-    """What a plan's run is, and what it can be bought as."""
-
-    training_s: Estimated
-    """Steps alone."""
-    spot: Stops
-    on_demand: Stops
-    spot_usd_per_hour: float | None
-    """All nodes; None where it is not known."""
-    on_demand_usd_per_hour: float | None
-    deadline_s: float
-    """From the first step."""
-    slowest_restart_s: float
-    """The slowest start of machines, for which the rule keeps time."""
-    slower: float = 1.0
-    """What the rule counts for every second of the steps that are left (`cost/bought.py`)."""
-
-
 def ways(plan: Purchase) -> Ways:
     """Return what a plan takes, costs and risks on spot, on demand, and as the launcher mixes them.
 
@@ -82,26 +60,28 @@ def ways(plan: Purchase) -> Ways:
     """
     on_spot = expected_run(plan.training_s, plan.spot)
     steady = expected_run(plan.training_s, plan.on_demand)
-    run = _Mixed.of(plan)
+    run = MixedRun.of(plan)
     return Ways(
         over_closed=run.unmoved(run.spot)[0] / on_spot.elapsed_s,
-        spot=_way(
-            plan, on_spot.elapsed_s, on_spot.billed_s, 0.0, on_spot.chance_within(plan.deadline_s)
-        ),
-        on_demand=_way(
-            plan, steady.elapsed_s, 0.0, steady.billed_s, steady.chance_within(plan.deadline_s)
-        ),
+        spot=_of_one(plan, on_spot, plan.spot_usd_per_hour, is_spot=True),
+        on_demand=_of_one(plan, steady, plan.on_demand_usd_per_hour, is_spot=False),
         mix=_mix(plan, run),
     )
 
 
-def _way(plan: Purchase, elapsed_s: float, spot_s: float, on_demand_s: float, chance: float) -> Way:
+def _of_one(plan: Purchase, run: ExpectedRun, price: float | None, *, is_spot: bool) -> Way:
+    """Return a run on machines of one purchase; of waits the mean share is not billed."""
+    share = run.billed_s / run.elapsed_s / SECONDS_PER_HOUR
+    low_s, high_s = run.ends_s
+    spot_s, on_demand_s = (run.billed_s, 0.0) if is_spot else (0.0, run.billed_s)
     return Way(
-        elapsed_s=elapsed_s,
+        elapsed_s=run.elapsed_s,
         spot_s=spot_s,
         on_demand_s=on_demand_s,
         usd=_usd(plan, spot_s, on_demand_s),
-        deadline_chance=chance,
+        deadline_chance=run.chance_within(plan.deadline_s),
+        elapsed_ends_s=(low_s, high_s),
+        usd_ends=None if price is None else (low_s * share * price, high_s * share * price),
     )
 
 
@@ -113,7 +93,7 @@ def _usd(plan: Purchase, spot_s: float, on_demand_s: float) -> float | None:
     return sum(seconds / SECONDS_PER_HOUR * (price or 0.0) for seconds, price in paid)
 
 
-def _mix(plan: Purchase, run: _Mixed) -> Way:
+def _mix(plan: Purchase, run: MixedRun) -> Way:
     begins_on_spot = stays_on_spot(
         plan.deadline_s,
         saved_rest_s=plan.training_s.high * plan.slower,
@@ -121,145 +101,36 @@ def _mix(plan: Purchase, run: _Mixed) -> Way:
     )
     if not begins_on_spot:
         steady = run.unmoved(run.on_demand)
-        return _way(plan, steady[0], 0.0, steady[1], steady[2])
+        found = run.outcomes_unmoved(run.on_demand, run.on_demand_usd, np.ones_like(run.steps_s))
+        return _summed(plan, (steady[0], 0.0, steady[1], steady[2]), [found])
     moves = gains_by_moving(
         plan.deadline_s, rest_s=run.steps_s, slowest_restart_s=plan.slowest_restart_s
     )
     stuck, mixed = run.each_unmoved(run.spot), run.each_mixed()
     stuck_parts = (stuck[0], stuck[1], 0.0, stuck[2])
     means = [np.mean(np.where(moves, a, b)) for a, b in zip(mixed, stuck_parts, strict=True)]
-    elapsed_s, spot_s, on_demand_s, chance = (float(one) for one in means)
-    return _way(plan, elapsed_s, spot_s, on_demand_s, chance)
+    outcomes = [
+        run.outcomes_unmoved(run.spot, run.spot_usd, ~moves),
+        *run.outcomes_mixed(moves * np.ones_like(run.steps_s)),
+    ]
+    return _summed(plan, tuple(float(one) for one in means), outcomes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Mixed:
-    """A run at every step time, share of slow steps and rate: arrays that broadcast."""
-
-    plan: Purchase
-    steps_s: Array
-    """Steps as the rule counts them: at the timed step, with its share of what else takes time."""
-    parts: Array
-    part_s: Array
-    """With its checkpoint, evaluation and slow steps."""
-    spot: PartLoss
-    on_demand: PartLoss
-
-    @classmethod
-    def of(cls, plan: Purchase) -> _Mixed:
-        """Return the run of a plan at points of equal probability."""
-        beside = beside_steps(plan.spot.evaluation)
-        times = Spread.of(plan.training_s.value, plan.training_s.low, plan.training_s.high)
-        slow = Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high)
-        steps_s = plan.training_s.value * _points(times, STEP_POINTS)[:, None, None]
-        work_s = steps_s * (1 + beside.value) * _points(slow, SLOW_POINTS)[:, None]
-        every_s = interval_s(as_conditions(plan.spot))
-        parts = np.maximum(1.0, np.round(work_s / every_s))
-        return cls(
-            plan=plan,
-            steps_s=steps_s * plan.slower,
-            parts=parts,
-            part_s=work_s / parts + plan.spot.stall_s,
-            spot=PartLoss.of(work_s / parts, _at_rates(plan.spot)),
-            on_demand=PartLoss.of(work_s / parts, _at_rates(plan.on_demand)),
-        )
-
-    def each_unmoved(self, loss: PartLoss) -> tuple[Array, Array, Array]:
-        """Return elapsed, billed and the chance of the deadline on machines of one purchase."""
-        whole_s = self.parts * self.part_s
-        chance, _ = loss.within(self.plan.deadline_s - whole_s, self.parts)
-        elapsed_s = whole_s + self.parts * loss.mean_s
-        return elapsed_s, elapsed_s - self.parts * loss.waited_s, chance
-
-    def unmoved(self, loss: PartLoss) -> tuple[float, float, float]:
-        """Return the means of the same."""
-        elapsed_s, billed_s, chance = (float(np.mean(one)) for one in self.each_unmoved(loss))
-        return elapsed_s, billed_s, chance
-
-    def each_mixed(self) -> tuple[Array, Array, Array, Array]:
-        """Return elapsed, spot and on-demand billed, and the chance of the deadline."""
-        edges = np.arange(PLACES + 1) / PLACES
-        stays, lost_s = self._stays(edges)
-        moves = stays[..., :-1] - stays[..., 1:]
-        at = self._moved((edges[:-1] + edges[1:]) / 2)
-        kept, kept_lost_s = stays[..., -1], lost_s[..., -1]
-        unwaited = 1 - self._waited
-        whole_s = self.parts * self.part_s
-        elapsed_s, spot_s, on_demand_s, chance = ((moves * one).sum(axis=-1) for one in at)
-        return (
-            elapsed_s + kept * whole_s + kept_lost_s,
-            spot_s + kept * whole_s + kept_lost_s * unwaited,
-            on_demand_s,
-            chance + kept,
-        )
-
-    @property
-    def _waited(self) -> Array:
-        """Share of what stops cost on spot that is waited and not billed."""
-        return self.spot.waited_s / self.spot.mean_s
-
-    def _stays(self, edges: Array) -> tuple[Array, Array]:
-        """Return the chance that it is on spot after these shares of its parts, and its loss."""
-        parts, part_s = self.parts[..., None], self.part_s[..., None]
-        steps_s = self.steps_s[..., None] / parts
-        done = edges * parts
-        free_s = self.plan.deadline_s - RESTARTS * self.plan.slowest_restart_s
-        bound_s = free_s - steps_s * (parts - done + 1) - done * part_s
-        stays, lost_s = _with_places(self.spot).within(bound_s, done)
-        stays = np.where(edges == 0, 1.0, stays)
-        return np.minimum.accumulate(stays, axis=-1), lost_s
-
-    def _moved(self, edges: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the same of a run that moves after these shares of its parts: [..., places].
-
-        It moves because a part ends too late to be saved in time, or in a wait, or after a restart
-        that ended too late; the shares of these are those of what uses up its time. On average a
-        restart that ends too late does so by half of it.
-        """
-        parts, part_s = self.parts[..., None], self.part_s[..., None]
-        steps_s, spot = self.steps_s[..., None] / parts, _with_places(self.spot)
-        restart_s, wait_s = self.plan.spot.restart_s, self.plan.spot.wait_s
-        free_s = self.plan.deadline_s - RESTARTS * self.plan.slowest_restart_s
-        done = np.floor(edges * parts)
-        left = parts - done
-        drift_s = np.maximum(part_s - steps_s, 1e-9)
-        by_stop = spot.mean_s / (spot.mean_s + drift_s) * (done > 0)
-        by_restart = by_stop * restart_s / (restart_s + wait_s)
-        at_start_s = np.clip(free_s - steps_s * parts, 0.0, part_s)
-        unsaved_s = np.where(done > 0, part_s, at_start_s)
-        move_s = np.maximum(free_s - steps_s * left, 0.0)
-        late_s = by_restart * restart_s / 2
-        waited_s = (move_s - done * part_s - (1 - by_stop) * unsaved_s) * self._waited[..., None]
-        steady = _with_places(self.on_demand)
-        rest_s = restart_s + left * part_s
-        on_demand_s = rest_s - (1 - by_stop) * unsaved_s + left * steady.mean_s
-        spare_s = self.plan.deadline_s - move_s - rest_s
-        chance = (
-            (1 - by_stop) * steady.within(spare_s + unsaved_s, left)[0]
-            + (by_stop - by_restart) * steady.within(spare_s, left)[0]
-            + by_restart * steady.within(spare_s - restart_s / 2, left)[0]
-        )
-        elapsed_s = move_s + late_s + on_demand_s
-        return elapsed_s, move_s + late_s - np.maximum(waited_s, 0.0), on_demand_s, chance
-
-
-def _points(spread: Spread, count: int) -> Array:
-    z = np.array(normal_points(count))
-    return np.exp(z * np.where(z > 0, spread.up, spread.down))
-
-
-def _at_rates(stops: Stops) -> Conditions:
-    """Return the conditions at points of equal probability of the rate."""
-    spread = Spread.of(stops.per_hour, stops.per_hour_low, stops.per_hour_high)
-    rates = stops.per_hour / SECONDS_PER_HOUR * np.array([*spread.points(RATE_POINTS)])
-    return replace(as_conditions(stops), rate_per_s=rates)
-
-
-def _with_places(loss: PartLoss) -> PartLoss:
-    """Return it with one more axis at the end."""
-    return PartLoss(
-        **{
-            name: value[..., None] if np.ndim(value) else value
-            for name, value in vars(loss).items()
-        }
+def _summed(plan: Purchase, means: tuple[float, ...], outcomes: Sequence[Outcomes]) -> Way:
+    """Return a way from its means and from what may become of it."""
+    elapsed_s, spot_s, on_demand_s, chance = means
+    usd = _usd(plan, spot_s, on_demand_s)
+    ends_s = ends_of([(one.elapsed_s, one.weights) for one in outcomes])
+    ends_usd = None
+    if usd is not None:
+        low, high = ends_of([(one.usd, one.weights) for one in outcomes])
+        ends_usd = min(low, usd), max(high, usd)
+    return Way(
+        elapsed_s=elapsed_s,
+        spot_s=spot_s,
+        on_demand_s=on_demand_s,
+        usd=usd,
+        deadline_chance=chance,
+        elapsed_ends_s=(min(ends_s[0], elapsed_s), max(ends_s[1], elapsed_s)),
+        usd_ends=ends_usd,
     )

@@ -96,10 +96,18 @@ class DeadlineWay(FrozenModel):
     deadline: `gpuplan launch --spot --deadline`."""
     hours: float
     """Expected hours of the whole job, from its request."""
+    hours_low: float | None = None
+    """Low end of the 80 % interval, hours; None in plans of versions that did not say it."""
+    hours_high: float | None = None
+    """High end of the 80 % interval, hours."""
     spot_share: float
     """Share of what is billed after the start that is spot machines, from 0 to 1."""
     usd: Usd | None
     """Expected US dollars of the whole job, with tax; None where a price is not known."""
+    usd_low: Usd | None = None
+    """Low end of the 80 % interval, US dollars at today's prices."""
+    usd_high: Usd | None = None
+    """High end of the 80 % interval, US dollars at today's prices."""
     deadline_probability: float
     """Chance that it ends before the deadline, from 0 to 1."""
 

@@ -187,6 +187,10 @@ class Mixed:
     """Difference of the chance of the deadline."""
     moved: float
     """Share of the simulated runs that moved."""
+    hours_within: float
+    """Share of the simulated runs in the interval of 80 % of the time."""
+    usd_within: float
+    """The same of the dollars."""
 
 
 SPOT_USD, ON_DEMAND_USD = 1.0, 2.5
@@ -254,14 +258,20 @@ def a_purchase(case: Case, rng: np.random.Generator, *, as_launched: bool = Fals
 
 def _mixed(plan: Purchase, elapsed_s: Array, usd: Array, moved: Array) -> Mixed:
     mix = ways(plan).mix
-    assert mix.usd is not None
+    assert mix.usd is not None and mix.usd_ends is not None
     return Mixed(
         plan=plan,
         elapsed=mix.elapsed_s / float(elapsed_s.mean()) - 1,
         usd=mix.usd / float(usd.mean()) - 1,
         chance=mix.deadline_chance - float((elapsed_s <= plan.deadline_s).mean()),
         moved=float(moved.mean()),
+        hours_within=_within(elapsed_s, mix.elapsed_ends_s),
+        usd_within=_within(usd, mix.usd_ends),
     )
+
+
+def _within(drawn: Array, ends: tuple[float, float]) -> float:
+    return float(((drawn >= ends[0]) & (drawn <= ends[1])).mean())
 
 
 def repeated(values: Sequence[float], count: int) -> Array:

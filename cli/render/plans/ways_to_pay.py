@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from ....catalog.text.money import format_money, format_price
+from ....catalog.text.money import format_money, format_money_range, format_price
 from ....catalog.text.quantity import UNKNOWN, format_duration
 from ....planner.plan.answer.estimate import Estimate
-from ....planner.plan.plan import BuyingWay, Plan
+from ....planner.plan.plan import BuyingWay, DeadlineWay, Plan
 from ..text.columns import Align, aligned, column_widths, packed
 from ..text.wording import chance_text
 
@@ -55,13 +55,21 @@ def deadline_lines(plan: Plan) -> list[str]:
         (
             DEADLINE_WAYS[one.way],
             f"{format_duration(one.hours)} expected",
-            UNKNOWN if one.usd is None else format_money(one.usd),
+            UNKNOWN if one.usd is None else _usd_and_ends(one),
             f"{chance_text(one.deadline_probability)} sure to meet the deadline",
         )
         for one in plan.deadline_ways
     ]
     widths = column_widths(rows)
     return [aligned(row, widths, ("left", "right", "right", "left")).rstrip() for row in rows]
+
+
+def _usd_and_ends(way: DeadlineWay) -> str:
+    expected = format_money(way.usd)
+    if way.usd_low is None or way.usd_high is None:
+        return expected
+    ends = format_money_range(float(way.usd_low), float(way.usd or 0), float(way.usd_high))
+    return f"{expected} ({ends})"
 
 
 def _cells(way: BuyingWay, plan: Plan) -> tuple[str, ...]:

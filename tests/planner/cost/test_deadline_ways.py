@@ -61,11 +61,24 @@ def test_the_mix_stands_between_spot_and_on_demand() -> None:
     assert 0.0 < mix.spot_share < 1.0
 
 
+@pytest.mark.parametrize("hours", [23.5, 28.0, 40.0])
+def test_each_way_has_an_interval_around_what_is_expected(hours: float) -> None:
+    for way in found(hours).values():
+        assert way.hours_low is not None and way.hours_high is not None
+        assert way.usd_low is not None and way.usd_high is not None
+        assert 18 < way.hours_low < way.hours < way.hours_high
+        assert 0 < way.usd_low < usd_of(way) < way.usd_high
+    spot, steady, mix = found(28.0).values()
+    assert (spot.usd_low or 0) <= (mix.usd_low or 0) < (steady.usd_low or 0)
+
+
 def test_with_all_the_time_the_mix_is_spot() -> None:
     ways = found(2000.0)
     mix, spot = ways["spot-then-on-demand"], ways["spot"]
     assert usd_of(mix) == pytest.approx(usd_of(spot), rel=1e-3)
     assert mix.hours == pytest.approx(spot.hours, rel=1e-3)
+    for name in ("hours_low", "hours_high", "usd_low", "usd_high"):
+        assert float(getattr(mix, name)) == pytest.approx(float(getattr(spot, name)), rel=0.02)
 
 
 def test_too_late_for_spot_the_mix_is_on_demand() -> None:
@@ -105,6 +118,8 @@ def test_what_is_not_known_is_unknown_and_what_is_too_late_is_nothing() -> None:
     ways = found(25.0, on_demand_usd_per_hour=None)
     assert (ways["on-demand"].usd, ways["spot-then-on-demand"].usd) == (None, None)
     assert ways["spot"].usd is not None
+    assert (ways["on-demand"].usd_low, ways["spot-then-on-demand"].usd_high) == (None, None)
+    assert ways["spot-then-on-demand"].hours_low is not None
     assert found(start_up_s() / HOUR) == {}
 
 

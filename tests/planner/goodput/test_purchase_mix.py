@@ -42,6 +42,10 @@ def test_the_mix_is_near_the_simulation(count: int, runs: int, as_launched: bool
         off = sorted(abs(getattr(one, name)) for one in found)
         print(f"{name}: worst {off[-1]:.3f}, 95th percentile {off[int(0.95 * count)]:.3f}")
         assert off[-1] <= bound, max(found, key=lambda one: abs(getattr(one, name)))
+    for name in ("hours_within", "usd_within"):
+        covered = sorted(getattr(one, name) for one in found)
+        print(f"{name}: {covered[0]:.3f} to {covered[-1]:.3f}")
+        assert 0.76 <= covered[0] <= covered[-1] <= 0.84
 
 
 def test_the_mix_is_surer_than_spot_and_cheaper_than_on_demand() -> None:

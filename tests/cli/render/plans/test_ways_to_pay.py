@@ -47,6 +47,8 @@ def test_a_deadline_has_a_line_for_each_way_in_every_view() -> None:
             hours=28.5,
             spot_share=0.7,
             usd=Decimal(410),
+            usd_low=Decimal(330),
+            usd_high=Decimal(520),
             deadline_probability=0.97,
         ),
     )
@@ -64,7 +66,7 @@ def test_a_deadline_has_a_line_for_each_way_in_every_view() -> None:
         spot, steady, mix = (" ".join(line.split()) for line in lines[at : at + 3])
         assert spot == "on spot 30 h expected $300 61 % sure to meet the deadline"
         assert steady == "on demand 24 h expected ? more than 99 % sure to meet the deadline"
-        assert mix.startswith("on spot, then on demand 28.5 h expected $410")
+        assert mix.startswith("on spot, then on demand 28.5 h expected $410 ($330–520) 97 % sure")
     without = make_plan(run=make_run())
     lines = [line.plain for line in render_plan(without, None, sources={}, width=100)]
     assert not any("sure to meet the deadline" in line for line in lines)
