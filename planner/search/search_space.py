@@ -235,7 +235,9 @@ def _data_parallel_layouts(nodes: int, per_node: int) -> tuple[Layout, ...]:
 
 
 def node_counts(machine: Machine, *, factors: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return the numbers of nodes to try, each once: those given, else powers of two, and factors times them.
+    """Return the numbers of nodes to try, each once.
+
+    Those given, else powers of two, and factors times them.
 
     >>> node_counts(Machine(max_nodes=12), factors=(3,))
     (1, 2, 3, 4, 6, 8, 12)

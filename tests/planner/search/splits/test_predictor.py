@@ -351,7 +351,9 @@ def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
 def test_steps_of_several_numbers_of_nodes_are_those_of_each_setup(caches, sites, data) -> None:
     cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
     counts = data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=1, unique=True))
-    software = data.draw(st.sampled_from(SOFTWARE))
+    # A search plans with today's software. DeepSpeed's engine of 2021 launches by ZeRO stage, which
+    # the tables of a split do not know (`launches_serially`).
+    software = data.draw(st.sampled_from([one for one in SOFTWARE if one[1] is None]))
     predictor = predictor_of(cache, site, *counts, software=software, global_batch=96)
     kind, several = Kind(site.per_node, site.domain), bases(software=software)
     asked = np.concatenate([predictor.rows.legal[kind, nodes] for nodes in counts])
