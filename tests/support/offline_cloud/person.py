@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from gpuplan.planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from offline_cloud.cloud import Cloud, Machine
 from offline_cloud.processes import Inside
 
@@ -151,10 +152,25 @@ class Person:
         begun_s = sum(self._asked_s(one, machines) for one in record["attempts"])
         starts = sum(1 + one["preemptions"] for one in record["attempts"])
         allowed_s = starts * START_S + len(record["attempts"]) * late_s + begun_s
-        most = 1.3 * billed + allowed_s / 3600 * rate
+        beside = self._controller_usd(record)
+        most = 1.3 * billed + allowed_s / 3600 * rate + beside
         print(f"          spent ${spent:.3f}, billed ${billed:.3f}, at most ${most:.3f}")
         assert billed - 0.01 <= spent <= most + 0.01, "the account is not the bill"
         return record
+
+    @staticmethod
+    def _controller_usd(record: Mapping[str, Any]) -> float:
+        """Return the most that the engine's controller adds to an account, and no machine's bill.
+
+        It costs from the first question on until the launch is over, and then until it stops.
+        """
+        per_hour = float(record["controller_usd_per_hour"] or 0)
+        if not per_hour or not record["attempts"]:
+            return 0.0
+        asked = datetime.fromisoformat(record["attempts"][0]["asked_at"])
+        ended = datetime.fromisoformat(record["attempts"][-1]["ended_at"])
+        hours = (ended - asked).total_seconds() / 3600
+        return per_hour * (hours + float(CONTROLLER_IDLE_HOURS))
 
     def _asked_s(self, attempt: Mapping[str, Any], machines: list[Machine]) -> float:
         """Return how long machines were asked for before one was there.
