@@ -19,7 +19,7 @@ from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ...profiles.user_model.ties import completed_plan, tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
 from ...profiles.user_model.workload import Workload
-from .input.compared_samples import compared_samples_words
+from .input.compared_samples import loss_warnings
 from .input.samples import seed_everything
 from .job import Execution, Job
 from .parallel import tensor_parallel
@@ -124,9 +124,10 @@ def build_trainer(
     plan = completed_plan(model, tensor_plan_of(workload, model))
     _refuse_unrunnable(execution, model, plan)
     # On every process, since a loss that gathers from the others waits for all of them.
-    compared = compared_samples_words(workload, model, execution, processes.device)
-    if compared is not None and processes.is_first:
-        say(f"warning: {compared}")
+    warnings = loss_warnings(workload, model, execution, processes.device, everywhere=not one_copy)
+    for warning in warnings:
+        if processes.is_first:
+            say(f"warning: {warning}")
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
     if execution.frozen_precision == "bf16":

@@ -5,13 +5,14 @@ trained: neither accumulation nor other ranks add any. The planner sees it in a 
 (`planner/search/across_samples.py`), of which a run has none. Here the forward pass runs on tensors
 without data, of three sizes: where one that is made outside of the repeated blocks grows with the
 square of the micro-batch, it holds a number for each pair. Inside they dispatch samples, to experts
-for one.
+for one. The same pass shows a loss that may be a sum over its samples (`summed_loss.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,32 +25,59 @@ from ....profiles.user_model.blocks import find_blocks
 from ....profiles.user_model.workload import Workload
 from ..job import Execution
 from ..pipeline.fake_tensors import quiet_torch, stand_ins
+from .summed_loss import summed_loss_words, sums_samples
 
 SIZES = (6, 10, 14)
 """Micro-batches at equal distances, even for losses of two views of each sample."""
+SUMMED = 2
+"""How torch's losses call `reduction="sum"` (torch/nn/_reduction.py)."""
 LEAST_CURVATURE = 0.02
 """Of the tensor in the middle. A number for each pair has 0.32; a line has 0, and what is rounded
 up, such as patches of a padded picture, next to nothing."""
 
 
-def compared_samples_words(
-    workload: Workload, model: nn.Module, execution: Execution, device: torch.device
-) -> str | None:
-    """Return what becomes of a loss that compares samples, in words; None for any other.
+@dataclass(frozen=True)
+class LossSeen:
+    """What a forward pass without data tells of a loss."""
+
+    compares: bool
+    """Whether it makes a number for each pair of samples; False where that is not known."""
+    may_sum: bool
+    """Whether it may be a sum over the samples: False where nothing is added up to one number, and
+    where that is not known: a loss may note what it is given, which is to be each sample once."""
+
+
+def loss_warnings(
+    workload: Workload,
+    model: nn.Module,
+    execution: Execution,
+    device: torch.device,
+    *,
+    everywhere: bool = True,
+) -> tuple[str, ...]:
+    """Return what a plan makes of a loss that is no mean over samples alone; nothing for others.
 
     Args:
         workload: the model file.
         model: whole; comes back as it was.
         execution: how it is run.
         device: where.
+        everywhere: whether each process has the weights: all run the loss then, or none.
     """
     layout, accum, size = execution.layout, execution.grad_accum, execution.micro_batch
     own = workload.default_micro_batch
-    is_files_own = own is None or own == size
-    if layout.data == accum == 1 and is_files_own:
-        return None
-    if not compares_samples(workload, model, device):
-        return None
+    if layout.data == accum == 1 and own in (None, size):
+        return ()
+    seen = look_at_loss(workload, model, device)
+    if seen.compares:
+        return (_compared_words(execution, own),)
+    if everywhere and seen.may_sum and sums_samples(workload, model):
+        return (summed_loss_words(execution, own),)
+    return ()
+
+
+def _compared_words(execution: Execution, own: int | None) -> str:
+    layout, accum, size = execution.layout, execution.grad_accum, execution.micro_batch
     words = (
         "the loss compares the samples of a micro-batch with each other: every sample with the"
         f" {size:,} of its own"
@@ -59,13 +87,13 @@ def compared_samples_words(
     if layout.data > 1:
         words += f", and the other {layout.data - 1:,} of {layout.data:,} data-parallel ranks only"
         words += " what the file gathers from them"
-    if not is_files_own:
+    if own not in (None, size):
         words += f". The file's own micro-batch is {own:,}, which trains another objective"
     return words
 
 
-def compares_samples(workload: Workload, model: nn.Module, device: torch.device) -> bool:
-    """Return whether the loss makes a number for each pair of samples; False where it is not known.
+def look_at_loss(workload: Workload, model: nn.Module, device: torch.device) -> LossSeen:
+    """Return what the loss makes of samples without data.
 
     Args:
         workload: the model file.
@@ -74,20 +102,23 @@ def compares_samples(workload: Workload, model: nn.Module, device: torch.device)
     """
     kept = torch.get_rng_state()
     try:
-        made = [_elements(workload, model, size, device) for size in SIZES[:2]]
-        if _are_straight(*made):
-            return False
-        made.append(_elements(workload, model, SIZES[2], device))
+        made = [_seen(workload, model, size, device) for size in SIZES[:2]]
+        may_sum = any(one.sums for one in made)
+        if _are_straight(*(one.elements for one in made)):
+            return LossSeen(compares=False, may_sum=may_sum)
+        made.append(_seen(workload, model, SIZES[2], device))
     except Exception:  # noqa: BLE001 - the user's code, which may need values to run at all
-        return False
+        return LossSeen(compares=False, may_sum=False)
     finally:
         torch.set_rng_state(kept)
-    if len({len(one) for one in made}) > 1:
-        return False
-    return any(
+    elements = [one.elements for one in made]
+    if len({len(one) for one in elements}) > 1:
+        return LossSeen(compares=False, may_sum=True)
+    compares = any(
         small - 2 * middle + large > LEAST_CURVATURE * middle
-        for small, middle, large in zip(*made, strict=True)
+        for small, middle, large in zip(*elements, strict=True)
     )
+    return LossSeen(compares=compares, may_sum=may_sum)
 
 
 def _are_straight(small: list[int], middle: list[int]) -> bool:
@@ -102,8 +133,8 @@ def _are_straight(small: list[int], middle: list[int]) -> bool:
     return all(before == after or before * more == after * few for before, after in pairs)
 
 
-def _elements(workload: Workload, model: nn.Module, size: int, device: torch.device) -> list[int]:
-    """Return how many elements each result outside of the blocks has, in a forward pass."""
+def _seen(workload: Workload, model: nn.Module, size: int, device: torch.device) -> _Watch:
+    """Return what was noted outside of the blocks in a forward pass."""
     micro_batch = workload.make_batch(size)
 
     def fake(tensor: Tensor) -> Tensor:
@@ -118,7 +149,7 @@ def _elements(workload: Workload, model: nn.Module, size: int, device: torch.dev
         batch = tree_map(lambda x: fake(x) if isinstance(x, Tensor) else x, micro_batch)
         with watch:
             workload.compute_loss(model, batch)
-    return watch.elements
+    return watch
 
 
 @contextmanager
@@ -149,18 +180,32 @@ def _outside(model: nn.Module) -> Iterator[_Watch]:
 
 
 class _Watch(TorchDispatchMode):
-    """Notes how many elements each operation gives."""
+    """Notes how many elements each operation gives, and whether one adds many up to one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.depth = 0
         """Of blocks that run."""
         self.elements: list[int] = []
+        self.sums = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         found = func(*args, **(kwargs or {}))
         if not self.depth:
-            self.elements += [x.numel() for x in tree_leaves(found) if isinstance(x, Tensor)]
+            made = [x.numel() for x in tree_leaves(found) if isinstance(x, Tensor)]
+            self.elements += made
+            self.sums = self.sums or (made[:1] == [1] and _adds_up(func, args, kwargs or {}))
         return found
+
+
+def _adds_up(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether an operation is a sum, or a loss of torch that is one."""
+    if func._schema.name == "aten::sum":
+        return args[0].numel() > 1
+    for place, one in enumerate(func._schema.arguments):
+        if one.name == "reduction":
+            given = args[place] if place < len(args) else kwargs.get("reduction")
+            return given == SUMMED
+    return False
