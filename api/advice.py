@@ -73,6 +73,7 @@ def advise(
             curves=curves,
             timeout_s=timeout_s,
         )
+    causal_mask = _causal_mask(model)
     model, counted = counted_in_tokens(model, today.work)
     profile, measured = calibrated_profile(model)
     notes = (*counted, *measured)
@@ -82,6 +83,7 @@ def advise(
         model.catalogue,
         others=others,
         frozen=config_frozen(model.spec, profile),
+        causal_mask=causal_mask,
         curve_choice=model.curve_choice,
         own_stops=known_stops(),
         on_progress=on_progress or untold,
@@ -104,3 +106,12 @@ def advise(
         together=found.together,
         notes=(*notes, *found.notes),
     )
+
+
+def _causal_mask(model: Inputs) -> str | None:
+    """Return where a model file makes the causal mask of its attention; None: it does not show."""
+    from ..profiles.causal_mask import causal_mask_line
+
+    if model.spec is None or model.spec.kind != "file":
+        return None
+    return causal_mask_line(model.spec.path, model.profile.notes)

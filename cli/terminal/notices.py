@@ -14,6 +14,8 @@ def warnings_to_stderr(*, quiet: bool) -> Iterator[None]:
     """Show each warning of the block once, as one line on standard error; none when quiet."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
+        # What an interrupt left open is no matter of the user's.
+        warnings.simplefilter("ignore", ResourceWarning)
         try:
             yield
         finally:

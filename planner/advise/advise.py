@@ -17,12 +17,13 @@ from .answer import HELPING, Change
 from .assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
 from .changes import Proposal, proposals
 from .embedding_note import embedding_notes
-from .judgement import best_sizes, cost_of, is_risky, judged, ranked
+from .judgement import best_sizes, cost_of, is_risky, judged, ranked, time_of
+from .masked_attention import takes_a_mask
 from .other_machines import everything_free, other_machines
 from .setting import Replanner, Setting, fits
 from .snippets import options_of
 from .todays_setting import setting_of, work_of
-from .wording import elsewhere, headline
+from .wording import elsewhere, headline, pace_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ def advise(
     *,
     others: Machine | None = None,
     frozen: FrozenPrecision | None = None,
+    causal_mask: str | None = None,
     curve_choice: CurveChoice = USUAL_CURVES,
     own_stops: OwnStops = NO_OWN_STOPS,
     on_progress: Progress = untold,
@@ -60,6 +62,8 @@ def advise(
         others: its providers, regions and jurisdictions limit the other machines that are looked
             at; None: as those of today's machine are limited.
         frozen: how the model's config keeps what is not trained, where the setting does not say.
+        causal_mask: where the file makes the mask that its attention takes, where that is known to
+            be a causal one.
         curve_choice: which measurements of devices the predictions rest on.
         own_stops: what stopped the user's own runs.
         on_progress: told how many of the changes are planned, and how the search for other machines
@@ -86,7 +90,7 @@ def advise(
         setting, plan = accumulated_until_it_fits(setting, plan, replanner)
         assumed = (*assumed, assumed_text(by_rule, setting))
     max_oom = today.money.max_oom
-    found = _on_this_machine(setting, plan, replanner, max_oom)
+    found = _on_this_machine(setting, plan, replanner, max_oom, causal_mask)
     machines = other_machines(setting, plan, replanner, catalogue, others or today.machine)
     found += [one for one in (judged(*each, plan) for each in machines) if one.verdict in HELPING]
     changes = ranked(found, max_oom=max_oom)
@@ -103,17 +107,20 @@ def advise(
             *profile.notes,
             *_risk_notes(plan, max_oom),
             *_attention_notes(profile),
+            *(_mask_notes(setting, plan, replanner) if causal_mask is None else ()),
             *embedding_notes(profile, setting.setup),
         ),
     )
 
 
 def _on_this_machine(
-    setting: Setting, today: Plan, replanner: Replanner, max_oom: float
+    setting: Setting, today: Plan, replanner: Replanner, max_oom: float, causal_mask: str | None
 ) -> list[Change]:
     """Return the single changes on the same machine that can be predicted."""
     waits = bool(today.breakdown_s.input_wait)
-    wanted = proposals(setting, replanner.profile, fits=fits(today), waits=waits)
+    wanted = proposals(
+        setting, replanner.profile, fits=fits(today), waits=waits, causal_mask=causal_mask
+    )
     judgements = [judged(*one, today) for one in _planned(replanner, wanted)]
     return best_sizes(judgements, max_oom=max_oom)
 
@@ -170,6 +177,18 @@ def _risk_notes(today: Plan, max_oom: float) -> Iterator[str]:
     risk = today.p_oom or 0.0
     if fits(today) and risk > max_oom:
         yield f"today's setting runs out of memory with a chance of {risk * 100:.0f} %"
+
+
+def _mask_notes(setting: Setting, today: Plan, replanner: Replanner) -> Iterator[str]:
+    """Yield what causal attention would do where nobody knows what the mask hides."""
+    if not takes_a_mask(replanner.profile):
+        return
+    causal = replanner.try_plan(replace(setting, causal_attention=True))
+    if causal is not None and fits(today) and time_of(today).differs(time_of(causal)):
+        yield (
+            "only if the mask of attention is a causal one, which the file does not show, does"
+            f" is_causal=True keep the training: {pace_text(causal, today)} then"
+        )
 
 
 def _attention_notes(profile: Profile) -> Iterator[str]:

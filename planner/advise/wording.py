@@ -88,6 +88,8 @@ def _deed(change: Change) -> str:
         return f"Lay it out as {plan.layout}"
     if change.kind == "optimizer":
         return f"Take {plan.optimizer} as the optimizer"
+    if change.kind == "attention":
+        return "Give attention is_causal=True in place of its causal mask"
     if change.kind == "memory_order":
         return "Keep images and weights in channels-last order"
     if change.kind == "fused_optimizer":

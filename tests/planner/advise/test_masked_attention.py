@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.advise.advise import advise
+from gpuplan.planner.advise.advise import AdviceOutcome, advise
+from gpuplan.planner.advise.answer import Change
 from gpuplan.planner.advise.masked_attention import takes_a_mask, with_causal_attention
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.profiles.profile import Affine, Kernel, Profile, Segment, StepTrace
@@ -106,12 +107,26 @@ def test_causal_attention_has_half_of_the_products(masked: Profile) -> None:
     assert masked.flops.at(1) - causal.flops.at(1) == pytest.approx(1.5 * forward)
 
 
-def test_advice_has_it_with_what_it_saves_and_its_condition(masked: Profile) -> None:
-    found = advise(TODAY, masked, CATALOGUE)
-    (change,) = (one for one in found.changes if one.kind == "attention")
+def attention_changes(found: AdviceOutcome) -> list[Change]:
+    return [one for one in found.changes if one.kind == "attention"]
+
+
+def test_a_causal_mask_is_replaced_at_no_risk_to_the_loss(masked: Profile) -> None:
+    found = advise(TODAY, masked, CATALOGUE, causal_mask="model.py:9")
+    (change,) = attention_changes(found)
     assert change.plan.step_time_s.value < found.today.step_time_s.value
-    assert change.alters_training
-    assert "only where the mask is a causal one" in change.risks[0]
+    assert change.verdict == "saves" and not change.alters_training
+    assert "model.py:9" in change.text
     assert any("is_causal=True" in line for line in change.lines)
-    without = advise(TODAY, with_causal_attention(masked), CATALOGUE)
-    assert not [one for one in without.changes if one.kind == "attention"]
+    assert not [note for note in found.notes if "is_causal" in note]
+    causal = with_causal_attention(masked)
+    assert not attention_changes(advise(TODAY, causal, CATALOGUE, causal_mask="model.py:9"))
+
+
+def test_a_mask_that_nobody_knows_is_no_advice_but_a_condition(masked: Profile) -> None:
+    """It was under "if the loss allows it", as if any model could be trained with it."""
+    found = advise(TODAY, masked, CATALOGUE)
+    assert not attention_changes(found)
+    (note,) = [note for note in found.notes if "is_causal" in note]
+    assert note.startswith("only if the mask of attention is a causal one")
+    assert " a step" in note
