@@ -9,7 +9,7 @@ repeats it with torch's own.
 from __future__ import annotations
 
 from ..profile import CATEGORIES, Affine, Kernel, Profile, Segment, StepTrace
-from .optimizers import multi_tensor_launches
+from .optimizer_rules import multi_tensor_launches
 from .storages import storages_of, with_storages
 
 FUSABLE = ("adam", "adamw")

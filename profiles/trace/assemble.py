@@ -12,7 +12,8 @@ from .kernels.kernel_numbers import Counts, affine, law, make_kernel
 from .kernels.operations import Call, op_name
 from .recorded import Built, RecordedStep
 from .recording import storages as rec
-from .recording.recorder import BlockExecution, Recorder
+from .recording.execution import BlockExecution
+from .recording.recorder import Recorder
 
 
 @dataclass
@@ -52,10 +53,14 @@ class PairedRuns:
         small = _before_optimizer(self.small)
         large = _before_optimizer(other_step)
         for one, other in zip(small, large, strict=False):
-            first = [op_name(call.func) for call, _, _ in one.calls]
-            second = [op_name(call.func) for call, _, _ in other.calls]
-            if (one.phase, one.run, first) != (other.phase, other.run, second):
-                return _first_difference(first, second)
+            here, there = (one.phase, one.run), (other.phase, other.run)
+            first = [call.func for call, _, _ in one.calls]
+            second = [call.func for call, _, _ in other.calls]
+            if here == there and first == second:
+                continue
+            names, others = [*map(op_name, first)], [*map(op_name, second)]
+            if here != there or names != others:
+                return _first_difference(names, others)
         if len(small) != len(large):
             return f"{len(small)} parts at one size, {len(large)} at the other"
         return self._row_difference(other_step)
@@ -96,9 +101,10 @@ def assemble_step(runs: PairedRuns) -> StepTrace:
         start_tick=[instance.start_tick for instance in small.instances],
         forward_of=[forward_of.get(instance.run, -1) for instance in small.instances],
         rerun_end_tick=[
-            small.rerun_end.get(instance.run, instance.start_tick) for instance in small.instances
+            small.uses.rerun_end.get(instance.run, instance.start_tick)
+            for instance in small.instances
         ],
-        release_tick=[small.release.get(instance.run, -1) for instance in small.instances],
+        release_tick=[small.uses.release.get(instance.run, -1) for instance in small.instances],
         memory=_memory(runs),
     )
 
@@ -120,6 +126,9 @@ class _Segments:
         self._counts: dict[Call, Counts] = {}
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
         self._number_of: dict[tuple[Any, ...], int] = {}
+        self._number_of_object: dict[int, int] = {}
+        """By the identity of a call: most equal ones are one object, and slow to look up."""
+        self._paths: dict[tuple[str, int | None], str] = {}
         self._group_of: list[tuple[str, str, str]] = [
             (run.name, run.paths[0], path) for run in runs.built.blocks for path in run.paths
         ]
@@ -158,7 +167,10 @@ class _Segments:
         small = same[0]
         for one in zip(*(instance.calls for instance in same), strict=True):
             _, path, weighs = one[0]
-            module = self._in_first(path, small.block)
+            place = path, small.block
+            module = self._paths.get(place)
+            if module is None:
+                module = self._paths[place] = self._in_first(path, small.block)
             key = (*(self._number(call) for call, _, _ in one), module, weighs)
             if key not in self._kernels:
                 numbers = affine([self._count(call) for call, _, _ in one], self.runs.sizes)
@@ -168,7 +180,11 @@ class _Segments:
             yield key
 
     def _number(self, call: Call) -> int:
-        return self._number_of.setdefault(call, len(self._number_of))
+        number = self._number_of_object.get(id(call))
+        if number is None:
+            number = self._number_of.setdefault(call, len(self._number_of))
+            self._number_of_object[id(call)] = number
+        return number
 
     def _count(self, call: Call) -> Counts:
         if call not in self._counts:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 
 def calling_frame(passing: Sequence[str] = ("transformers",)) -> FrameType | None:
     """Return the innermost frame that is neither torch nor ours: the code that asked.
+
+    Args:
+        passing: Libraries whose frames are passed over too.
+    """
+    return next(calling_frames(passing), None)
+
+
+def calling_frames(passing: Sequence[str]) -> Iterator[FrameType]:
+    """Yield the frames that are neither torch nor ours, from the innermost outwards.
 
     Args:
         passing: Libraries whose frames are passed over too.
@@ -21,9 +30,8 @@ def calling_frame(passing: Sequence[str] = ("transformers",)) -> FrameType | Non
         top = module.split(".")[0]
         ours = top == __name__.split(".")[0] and not module.startswith(f"{top}.examples")
         if top not in ("torch", "contextlib", "runpy", *passing) and not ours:
-            return frame
+            yield frame
         frame = frame.f_back
-    return None
 
 
 def calling_modules(depth: int = 12) -> set[str]:

@@ -68,13 +68,13 @@ def with_larger(
 def compared_samples(runs: PairedRuns) -> int:
     """Return how many samples the largest tensor combines: 1, 2 for pairs, 3 for triples."""
     most = 1
-    seen: set[tuple[Call, Call]] = set()
+    seen: set[tuple[int, int]] = set()  # Most equal calls are one object, and slow to compare.
     sizes = runs.small.size, runs.large.size
     instances = zip(runs.small.recorder.instances, runs.large.recorder.instances, strict=False)
     for small, large in instances:
         for (one, _, _), (other, _, _) in zip(small.calls, large.calls, strict=False):
-            if (one, other) not in seen:
-                seen.add((one, other))
+            if (id(one), id(other)) not in seen:
+                seen.add((id(one), id(other)))
                 most = max(most, _compared_in(one, other, sizes))
     return min(most, MOST_COMPARED)
 

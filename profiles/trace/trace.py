@@ -27,8 +27,8 @@ from ..user_model.frozen import cast_frozen
 from ..user_model.workload import Workload
 from .assemble import PairedRuns, assemble_step
 from .assumed import Assumed
+from .busy_loops import BusyLoop, BusyLoops
 from .comparing import FIRST_SAMPLES, FIRST_SAMPLES_OF_SHARES, with_larger
-from .gpu.sparse import is_sparse
 from .gradient_kinds import (
     GradientKinds,
     RefusedGradientsError,
@@ -36,6 +36,7 @@ from .gradient_kinds import (
     found_kinds,
     make_state,
 )
+from .held import gradients_noted, hold
 from .machine import Machine
 from .on_device import (
     SIXTEEN_BIT,
@@ -47,11 +48,11 @@ from .on_device import (
     to_sixteen_bit,
 )
 from .recorded import Built, FileFacts, RecordedStep
-from .recording import storages as rec
 from .recording.recorder import Recorder
+from .step_checks import check_gradients, check_growth, check_loss
 from .summary import make_profile, same_tensors
 from .token_count import token_warnings
-from .torch_private import check_torch, compiler_is_loaded, no_torch_function
+from .torch_private import check_torch, compiler_is_loaded
 
 SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 """Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
@@ -59,6 +60,10 @@ SIZES_FOR_SHARES: tuple[tuple[int, int], ...] = ((20, 40), *SIZES)
 """The same where a size is stated as a share: of 2 samples, 30 % are not a number to be scaled."""
 StepsDone = Callable[[Numerics, int], None]
 """Is told of a recorded step: its numerics class, and how many operations it has."""
+AtWork = Callable[[int, BusyLoop | None], None]
+"""Is told how many operations a step has so far, and which loop most of them come from."""
+TOLD_EVERY = 16384
+"""Operations: half a second of a trace."""
 
 
 def trace_workload(
@@ -68,6 +73,7 @@ def trace_workload(
     optimizer: str | None = None,
     assumptions: Sequence[Assumption] = (),
     on_step: StepsDone | None = None,
+    at_work: AtWork | None = None,
 ) -> Profile:
     """Return the Profile of a loaded model file, traced in these numerics classes.
 
@@ -79,12 +85,13 @@ def trace_workload(
         assumptions: What the user states of conditions and sizes that depend on values; each that
             was used is a note of the Profile.
         on_step: Is told of every step that was recorded.
+        at_work: Is told every `TOLD_EVERY` operations of a step how far it is.
 
     Raises:
         UserFileError: the file's step cannot be traced; the message names the user's own line.
     """
     check_torch()
-    tracer = _Tracer(workload, assumptions, on_step or _untold)
+    tracer = _Tracer(workload, assumptions, on_step or _untold, at_work or _untold)
     with _steady():
         runs = [tracer.trace(each) for each in numerics]
         if "amp16" in numerics and "frozen16" not in numerics and tracer.is_mostly_frozen:
@@ -92,8 +99,8 @@ def trace_workload(
             with suppress(Exception):
                 runs.append(tracer.trace("frozen16"))
         facts = tracer.file_facts(same_tensors(runs[0]))
-    steps = [assemble_step(each) for each in runs]
-    profile = make_profile(workload, facts, runs, steps)
+        steps = [assemble_step(each) for each in runs]
+        profile = make_profile(workload, facts, runs, steps)
     return with_optimizer(profile, optimizer) if optimizer else profile
 
 
@@ -112,7 +119,7 @@ def _inputs_cast(units: Sequence[nn.Module]) -> Iterator[None]:
             hook.remove()
 
 
-def _untold(numerics: Numerics, operations: int) -> None:
+def _untold(*_: object) -> None:
     """Tell nobody."""
 
 
@@ -127,10 +134,15 @@ class _Tracer:
     """Builds the model once and runs steps of it."""
 
     def __init__(
-        self, workload: Workload, assumptions: Sequence[Assumption], on_step: StepsDone
+        self,
+        workload: Workload,
+        assumptions: Sequence[Assumption],
+        on_step: StepsDone,
+        at_work: AtWork,
     ) -> None:
         self.workload = workload
         self._on_step = on_step
+        self._at_work = at_work
         self.file_autocast: torch.dtype | None = None
         self.compiles = False
         self._casts_inputs = False
@@ -190,7 +202,7 @@ class _Tracer:
                     small = self._step(built, numerics, sizes[0], optimize=True)
                     grows = bool(built.kinds.sparse)
                     large = self._step(built, numerics, sizes[1], optimize=grows)
-                    self._check_growth(small, large)
+                    check_growth(self.workload.name, small, large)
                     runs = PairedRuns(numerics, built, small, large)
                     difference = runs.difference()
                     if not difference and compiler_is_loaded() == knew_compiler:
@@ -297,11 +309,23 @@ class _Tracer:
             return batch_tensors(make_batch(size), size)
         return None
 
+    def _watched(self, loops: BusyLoops) -> Callable[[Recorder], None]:
+        """Return what a recorder calls now and then: it looks where the time goes, and tells."""
+
+        def at_work(recorder: Recorder) -> None:
+            if recorder.phase == "forward":
+                loops.look()
+            if recorder.tick % TOLD_EVERY == 0:
+                self._at_work(recorder.tick, loops.busiest())
+
+        return at_work
+
     def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
         self.assumed.batch_size = size
         machine = Machine(self.workload, self.assumed, self.notes, casts=numerics in AUTOCAST)
         wraps = numerics in AUTOCAST and self.file_autocast is None
         recorder = machine.recorder
+        recorder.at_work = self._watched(BusyLoops())
         model = built.model
         blocks = [block for run in built.blocks for block in run.modules]
         with ExitStack() as stack:
@@ -311,8 +335,8 @@ class _Tracer:
                 tensors = batch_tensors(batch, size)
                 if numerics == "pure16":
                     batch = map_tensors(batch, to_sixteen_bit)
-            _hold(recorder, built, batch)
-            stack.enter_context(_gradients_noted(recorder, model))
+            hold(recorder, built, batch)
+            stack.enter_context(gradients_noted(recorder, model))
             stack.enter_context(recorder.watching(model, blocks))
             if numerics == "pure16" and self._casts_inputs:
                 stack.enter_context(_inputs_cast([model, *blocks]))
@@ -320,7 +344,7 @@ class _Tracer:
                 if wraps:
                     target.autocast_dtype = None
                 loss = self.workload.compute_loss(model, batch)
-            self._check_loss(loss)
+            check_loss(self.workload.name, loss)
             if target.autocast_dtype is not None and self.file_autocast is None:
                 self.file_autocast = target.autocast_dtype
                 if wraps:
@@ -331,7 +355,7 @@ class _Tracer:
             recorder.start("backward")
             loss.backward()
             del loss
-            self._check_gradients(built)
+            check_gradients(self.workload.name, built.model)
             kinds = found_kinds(model)
             is_expected = kinds.is_same(built.kinds) and built.refusal is None
             if not (built.is_learnt or is_expected):
@@ -348,46 +372,13 @@ class _Tracer:
         self._on_step(numerics, recorder.tick)
         return RecordedStep(size, recorder, batch_bytes, tensors, forward_end_tick, optimizer_tick)
 
-    def _check_growth(self, small: RecordedStep, large: RecordedStep) -> None:
-        if small.batch_bytes and small.batch_bytes == large.batch_bytes:
-            raise UserFileError(
-                f"{self.workload.name}: a batch of {small.size} samples is as large as one of "
-                f"{large.size}, so make_batch() does not use its batch_size.",
-                fix="make batch_size the first dimension of what make_batch() returns.",
-            )
-
-    def _check_loss(self, loss: Any) -> None:
-        if not isinstance(loss, torch.Tensor):
-            raise UserFileError(
-                f"{self.workload.name}: compute_loss() returned a {type(loss).__name__}, not a "
-                "tensor.",
-                fix="return the loss as a tensor with one element, for example "
-                "F.cross_entropy(model(inputs), targets).",
-            )
-        if loss.numel() != 1:
-            raise UserFileError(
-                f"{self.workload.name}: the loss has shape {list(loss.shape)}; backward() needs "
-                "one element.",
-                fix="reduce it in compute_loss(), for example with .mean().",
-            )
-        if not loss.requires_grad:
-            raise UserFileError(
-                f"{self.workload.name}: the loss depends on no trainable parameter, so there is "
-                "nothing to train.",
-                fix="look for .detach() or torch.no_grad() on the way from the model to the loss.",
-            )
-
-    def _check_gradients(self, built: Built) -> None:
-        if not any(p.grad is not None for p in built.model.parameters()):
-            raise UserFileError(
-                f"{self.workload.name}: no parameter of the model got a gradient.",
-                fix="check that compute_loss() uses the model that it is given.",
-            )
-
 
 @contextmanager
 def _steady() -> Iterator[None]:
-    """Keep the garbage collector out: when a storage dies must not depend on when it runs."""
+    """Keep the garbage collector out: when a storage dies must not depend on when it runs.
+
+    It would also look through millions of records several times, and find nothing.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -397,36 +388,6 @@ def _steady() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def _gradients_noted(recorder: Recorder, model: nn.Module) -> Iterator[None]:
-    def note(parameter: torch.Tensor) -> None:
-        with no_torch_function():
-            if parameter.grad is not None and is_sparse(parameter.grad):
-                return  # It grows with the batch, as temporaries do.
-            recorder.hold(parameter.grad, rec.GRADIENTS)
-
-    handles = [
-        p.register_post_accumulate_grad_hook(note) for p in model.parameters() if p.requires_grad
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def _drop_gradients(model: nn.Module) -> None:
     for parameter in model.parameters():
         parameter.grad = None
-
-
-def _hold(recorder: Recorder, built: Built, batch: Any) -> None:
-    with no_torch_function():
-        for parameter in built.model.parameters():
-            recorder.hold(parameter, rec.PARAMETERS)
-        for buffer in built.model.buffers():
-            recorder.hold(buffer, rec.BUFFERS)
-        for state in built.optimizer_state():
-            recorder.hold(state, rec.OPTIMIZER)
-        for tensor in tensors_of(batch):
-            recorder.hold(tensor, rec.INPUTS)

@@ -34,6 +34,7 @@ CODE_THAT_TRACES = (
     "catalog/vocabulary.py",
     "profiles/compared.py",
     "profiles/missing_numerics.py",
+    "profiles/passes/optimizer_rules.py",
     "profiles/passes/optimizers.py",
     "profiles/passes/storages.py",
     "profiles/profile.py",

@@ -5,6 +5,7 @@ Run as `python -m gpuplan.profiles.tracing_process.child_main`; `child.Child` st
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib.metadata
 import json
@@ -23,8 +24,9 @@ from ..user_model import failures
 from ..user_model.spec import ModelSpec
 
 if TYPE_CHECKING:
+    from ..trace.busy_loops import BusyLoop
     from ..trace.gpu.target import Target
-    from ..trace.trace import StepsDone
+    from ..trace.trace import AtWork, StepsDone
     from ..user_model.assumptions import Assumption
     from ..user_model.workload import Workload
 
@@ -55,14 +57,22 @@ def main() -> None:
 
 
 def _answer_with_progress(request: dict[str, Any], stream: IO[bytes]) -> bytes:
-    """Return the answer to one request, and write a line for each step that was recorded before."""
+    """Return the answer to one request, and write before how far it is.
 
-    def tell(numerics: str, operations: int) -> None:
-        news = {"numerics": numerics, "operations": operations}
+    A line for each step that was recorded, and some within a step of many operations.
+    """
+
+    def tell(news: dict[str, Any]) -> None:
         stream.write(PROGRESS + json.dumps(news).encode() + b"\n")
         stream.flush()
 
-    return answer(request, tell)
+    def on_step(numerics: str, operations: int) -> None:
+        tell({"numerics": numerics, "operations": operations})
+
+    def at_work(operations: int, loop: BusyLoop | None) -> None:
+        tell({"so_far": operations, "loop": None if loop is None else [loop.place, loop.share]})
+
+    return answer(request, on_step, at_work)
 
 
 def serve(respond: Callable[[dict[str, Any], IO[bytes]], bytes]) -> None:
@@ -84,17 +94,23 @@ def run(
     numerics: Sequence[Numerics] | None,
     optimizer: str | None,
     on_step: StepsDone | None = None,
+    at_work: AtWork | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Return what the Profile was made of (files, package versions), and the Profile as JSON."""
     opened = _watch_opened_files(spec.path)
+    # Of what torch is made nothing is ever garbage, and to look for some takes 0.2 s.
+    gc.disable()
     from ..trace.gpu.target import Target
     from ..user_model.contract import load_workload
+
+    gc.freeze()
+    gc.enable()
 
     target = Target(
         casts=False, data_dependent=_refuse_values, paused=nullcontext, keep=lambda _copy: None
     )
     workload = load_workload(spec, importing=lambda: _as_on_gpu(target))
-    profile = _trace(workload, numerics, optimizer, spec.assumptions, on_step)
+    profile = _trace(workload, numerics, optimizer, spec.assumptions, on_step, at_work)
     if target.compiles:
         profile = profile.model_copy(update={"file_compiles": True})
     files = _hashes(spec.path, opened)
@@ -103,11 +119,15 @@ def run(
     return {"files": files, "packages": _package_versions()}, profile.model_dump_json()
 
 
-def answer(request: dict[str, Any], on_step: StepsDone | None = None) -> bytes:
+def answer(
+    request: dict[str, Any],
+    on_step: StepsDone | None = None,
+    at_work: AtWork | None = None,
+) -> bytes:
     """Return the answer to one request: a line of JSON, then the Profile if it was made."""
     spec = ModelSpec.from_json(request["spec"])
     try:
-        header, profile = run(spec, request["numerics"], request["optimizer"], on_step)
+        header, profile = run(spec, request["numerics"], request["optimizer"], on_step, at_work)
     except BaseException as error:
         described = failures.describe_failure(error, spec.path)
         header = {"error": failures.to_json(described), "traceback": traceback.format_exc()}
@@ -134,6 +154,7 @@ def _trace(
     optimizer: str | None,
     assumptions: Sequence[Assumption],
     on_step: StepsDone | None,
+    at_work: AtWork | None,
 ) -> Profile:
     """Return the Profile in the numerics asked for, or those of the file's own precision."""
     from ..trace.trace import trace_workload
@@ -145,6 +166,7 @@ def _trace(
             optimizer=optimizer,
             assumptions=assumptions,
             on_step=on_step,
+            at_work=at_work,
         )
 
     if numerics is not None:

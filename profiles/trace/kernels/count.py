@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...passes.optimizers import multi_tensor_launches
+from ...passes.optimizer_rules import multi_tensor_launches
 from ...profile import DtypeClass, KernelKind
 from .kernel_numbers import Counts
 from .operations import Call, TensorShape, op_name, tensors_in, words

@@ -62,21 +62,6 @@ def op_name(func: Any) -> str:
     return name
 
 
-def all_arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the arguments in the order of the schema, defaults filled in."""
-    known = _parameters(func)
-    rest = known[len(args) :]
-    return (*args, *(kwargs.get(name, default) for name, default in rest))
-
-
-@cache
-def _parameters(func: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple(
-        (argument.name, argument.default_value if argument.has_default_value() else None)
-        for argument in func._schema.arguments
-    )
-
-
 def tensors_in(values: Any) -> Iterator[TensorShape]:
     """Return the tensors among arguments, in order."""
     for value in values:

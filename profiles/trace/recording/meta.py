@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
 
-from ..gpu.operators import SHAPE_RULES
-from ..kernels.operations import TensorShape, op_name
+from .operation import Known, Operation, shape_of
 
-_REMEMBERED: dict[tuple[Any, tuple[Any, ...]], Any] = {}
-_UNCHANGED: set[tuple[Any, tuple[Any, ...]]] = set()
-"""Operations in place, with the shapes of their operands, that gave back the first as it was."""
 _ODD = object()
 """Remembered of operations whose outputs share or exceed their storage: run them every time."""
 
 
 def on_device(
-    func: Any,
+    operation: Operation,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     operands: Sequence[torch.Tensor],
@@ -34,65 +29,64 @@ def on_device(
     if not device:
         wanted = kwargs.get("device")
         return args, kwargs, wanted is not None and wanted.type == "meta"
-    if on_host and op_name(func) != "copy":
+    if on_host and operation.name != "copy":
         args, kwargs = _moved(args), _moved(kwargs)
     return args, kwargs, True
 
 
 def run_on_meta(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: tuple[Any, ...]
+    operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], known: Known | None
 ) -> Any:
     """Run an operation; from its remembered output shapes where it only makes new tensors.
 
     Args:
-        func: the operation.
+        operation: the operation.
         args: its arguments.
         kwargs: its named arguments.
-        shapes: all its arguments in the order of the schema, tensors as shapes.
+        known: what is known of it for the shapes of its arguments; None where nothing can be.
     """
-    if only_writes(func, args, kwargs):
+    if operation.writes_lists and only_writes(operation, args, kwargs):
         return None
-    if not _makes_new_tensors(func):
-        return _run_in_place(func, args, kwargs, shapes)
-    try:
-        remembered = _REMEMBERED.get((func, shapes))
-    except TypeError:
-        return func(*args, **kwargs)
-    if remembered is None:
-        rule = SHAPE_RULES.get(func)
-        out = rule(*args, **kwargs) if rule else func(*args, **kwargs)
-        _REMEMBERED[func, shapes] = _describe(out) if _is_compact(out) else _ODD
+    run = operation.rule or operation.func
+    if not operation.makes_new:
+        return _run_in_place(operation, args, kwargs, known)
+    if known is None:
+        return operation.func(*args, **kwargs)
+    if known.result is None:
+        out = run(*args, **kwargs)
+        is_compact = _is_compact(out)
+        known.result = _describe(out) if is_compact else _ODD
+        if is_compact and isinstance(out, torch.Tensor) and out.is_meta:
+            known.new_bytes = out.untyped_storage().nbytes()
+            known.sole = shape_of(out) if known.new_bytes else None
         return out
-    return func(*args, **kwargs) if remembered is _ODD else _rebuild(remembered)
+    return operation.func(*args, **kwargs) if known.result is _ODD else _rebuild(known.result)
 
 
 def _run_in_place(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: tuple[Any, ...]
+    operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], known: Known | None
 ) -> Any:
     """Run an operation that writes; not where it is known to leave its first operand as it is.
 
     torch works the shapes of `sigmoid_` out in Python, which was half the time of an LSTM cell.
     """
-    known = _writes_first(func) and args[0].is_meta
-    try:
-        if known and (func, shapes) in _UNCHANGED:
-            return args[0]
-    except TypeError:
-        known = False
-    rule = SHAPE_RULES.get(func)
-    out = rule(*args, **kwargs) if rule else func(*args, **kwargs)
-    if known and out is args[0] and shape_of(out) == shapes[0]:
-        _UNCHANGED.add((func, shapes))
+    if known is None or not operation.writes_first or not args[0].is_meta:
+        return (operation.rule or operation.func)(*args, **kwargs)
+    if known.unchanged:
+        return args[0]
+    before = shape_of(args[0])
+    out = (operation.rule or operation.func)(*args, **kwargs)
+    known.unchanged = out is args[0] and shape_of(out) == before
     return out
 
 
-def only_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def only_writes(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether an operation would do nothing here but write values, of which none are.
 
     torch works out the shapes of each tensor in the lists of a foreach optimizer in Python,
     which was half the time of a trace. Lists that do not match are left to torch to refuse.
     """
-    if not _writes_lists(func):
+    if not operation.writes_lists:
         return False
     lists = [each for each in args if _is_tensor_list(each)]
     loose = [each for each in args if not any(each is one for one in lists)]
@@ -104,56 +98,15 @@ def only_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
     )
 
 
-@cache
-def is_view(func: Any) -> bool:
-    """Return whether an operation only gives a new view of its input."""
-    if func.is_view:
-        return True
-    return op_name(func) in ("detach", "_unsafe_view", "lift_fresh", "alias", "is_pinned", "set")
-
-
-@cache
-def writes(func: Any) -> bool:
-    """Return whether it writes into one of its operands."""
-    return func._schema.is_mutable
-
-
-@cache
-def _makes_new_tensors(func: Any) -> bool:
-    """Return whether all outputs are new: nothing written in place, nothing passed through."""
-    schema = func._schema
-    return not schema.is_mutable and all(value.alias_info is None for value in schema.returns)
-
-
-@cache
-def _writes_first(func: Any) -> bool:
-    """Return whether it writes into its first operand, a tensor, and returns that alone."""
-    returns = func._schema.returns
-    return func._schema.name.endswith("_") and len(returns) == 1 and writes(func)
-
-
-@cache
-def _writes_lists(func: Any) -> bool:
-    """Return whether it writes into lists of tensors and returns nothing."""
-    return op_name(func).startswith("_foreach_") and writes(func) and not func._schema.returns
-
-
 def _is_tensor_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], torch.Tensor)
-
-
-def shape_of(value: Any) -> Any:
-    """Return a value with its tensors as shapes, those in sequences too."""
-    if isinstance(value, torch.Tensor):
-        return TensorShape(tuple(value.shape), value.stride(), value.dtype)
-    if isinstance(value, (list, tuple)):
-        return tuple(map(shape_of, value))
-    return value
 
 
 def _is_compact(out: Any) -> bool:
     """Return whether every output fills a storage of its own, as a newly made tensor would."""
     tensors = tensors_in((out,))
+    if any(tensor.layout is not torch.strided for tensor in tensors):
+        return False
     for tensor in tensors:
         last = sum(s * (n - 1) for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         extent = (last + 1) * tensor.element_size() if tensor.numel() else 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,14 +17,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...profile import Phase
 from ..gpu.sparse import concerns_sparse, run_sparse
-from ..kernels.operations import NO_KERNEL, Call, TensorShape, all_arguments, op_name
+from ..kernels.operations import TensorShape
 from ..torch_private import (
     next_node_number,
     no_torch_function,
     running_node_name,
     running_node_number,
 )
-from .meta import is_view, on_device, only_writes, run_on_meta, shape_of, tensors_in, writes
+from .execution import BlockExecution, Place
+from .meta import on_device, only_writes, run_on_meta, tensors_in
+from .operation import Known, Operation, operation_of, shape_of, shapes_of
 from .routing import RoutedShare, Routing, routing_of
 from .stated_sizes import (
     MASKED_INDEX,
@@ -33,37 +34,15 @@ from .stated_sizes import (
     at_stated_size,
     gives_answer,
     is_mask,
-    may_need_values,
     values_needed,
 )
 from .storages import NEVER, ROOT, Rows, Storages
+from .uses import Uses
 
 EMBEDDING_BACKWARD = "EmbeddingBackward0"
 """Autograd node that leaves the padding's rows out of a sparse gradient."""
+LOOKED_AT_EVERY = 256
 _LOCAL_SCALAR = torch.ops.aten._local_scalar_dense.default
-
-
-@dataclass
-class BlockExecution:
-    """One execution of a block, or of the root between blocks, in one phase."""
-
-    phase: Phase
-    run: int
-    """Number of the block execution in the step; ROOT for the root."""
-    block: int | None
-    """Index of the block among all repeated blocks."""
-    start_tick: int
-    calls: list[tuple[Call, str, bool]] = field(default_factory=list)
-    """(call, module path, multiplies a weight)."""
-    ticks: list[int] = field(default_factory=list)
-    """Tick of each call."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    run: int
-    block: int | None
-    module: str
 
 
 class Recorder(TorchDispatchMode):
@@ -94,18 +73,15 @@ class Recorder(TorchDispatchMode):
         self._masked_index = False
         self._routing: Routing | None = None
         self._pauses = 0
-        self._modules: list[_Place] = [_Place(ROOT, None, "")]
+        self._modules: list[Place] = [Place(ROOT, None, "")]
         self._runs = 0
         self._nodes: list[int] = []
-        self._node_places: list[tuple[_Place, bool]] = []
+        self._node_places: list[tuple[Place, bool]] = []
         self._node_ticks: list[int] = []
-        self._written: dict[int, int] = {}
-        """Last tick of the forward pass that wrote a row in place."""
         self._running_node_tick = -1
-        self.rerun_end: dict[int, int] = {}
-        """Per block execution: the tick at which a recompute of it has all that was saved."""
-        self.release: dict[int, int] = {}
-        """Per block execution: the tick at which the last saved tensor is used up."""
+        self.uses = Uses(self.storages, self.instances)
+        self.at_work: Callable[[Recorder], None] | None = None
+        """Called every `LOOKED_AT_EVERY` ticks."""
 
     @property
     def rows(self) -> Rows:
@@ -147,10 +123,10 @@ class Recorder(TorchDispatchMode):
             here = self._modules[-1]
             path = paths.get(id(module), here.module)
             if index is None:
-                self._modules.append(_Place(here.run, here.block, path))
+                self._modules.append(Place(here.run, here.block, path))
                 return
             run = self._run_of(index)
-            self._modules.append(_Place(run, index, path))
+            self._modules.append(Place(run, index, path))
 
         def after(module: torch.nn.Module, inputs: Any, output: Any) -> None:
             self._modules.pop()
@@ -173,13 +149,18 @@ class Recorder(TorchDispatchMode):
     def start(self, phase: Phase) -> None:
         """Start a phase of the step."""
         self.phase = phase
-        self._modules = [_Place(ROOT, None, "")]
+        self._modules = [Place(ROOT, None, "")]
 
     def routed_share(self, looked_at: int) -> RoutedShare | None:
         """Return what one expert of the last router has of so many values, if they are its."""
         return self._routing and self._routing.share(looked_at)
 
     # --- operations ----------------------------------------------------------------------------
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Leave out the wrapper that keeps torch's compiler away: here nothing is compiled."""
+        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -189,44 +170,79 @@ class Recorder(TorchDispatchMode):
             return self._dispatch(func, args, kwargs or {})
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func.namespace not in ("aten", "gpuplan"):
+        operation = operation_of(func)
+        if not operation.is_recorded:
             return func(*args, **kwargs)
+        operands = tensors_in((args, kwargs)) if kwargs else tensors_in(args)
         if self.device == "meta":
             if func is _LOCAL_SCALAR and args[0].is_meta:
                 return self._data_dependent("Tensor.item")
-            operands = tensors_in((args, kwargs))
             if concerns_sparse(func, args, operands):
                 return run_sparse(func, args, kwargs, self._dispatch)
-            args, kwargs, known = on_device(func, args, kwargs, operands)
+            args, kwargs, known = on_device(operation, args, kwargs, operands)
             if not known:
                 return func(*args, **kwargs)
         if self._pauses and not (
-            may_need_values(func) and values_needed(func, all_arguments(func, args, kwargs))
+            operation.may_need_values and values_needed(func, operation.arguments(args, kwargs))
         ):
-            if self.device == "meta" and only_writes(func, args, kwargs):
-                return None
-            return func(*args, **kwargs)
-        if is_view(func):
+            return self._run_unrecorded(operation, args, kwargs)
+        if operation.is_view:
             out = func(*args, **kwargs)
             if self.phase == "forward":
                 self._note_node(False)
             return out
-        arguments = all_arguments(func, args, kwargs)
-        shapes = tuple(map(shape_of, arguments))
-        operation = values_needed(func, shapes)
-        if operation == MASKED_INDEX:
+        return self._run(operation, args, kwargs, operands)
+
+    def _run_unrecorded(
+        self, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run an operation while the recorder is paused: making an optimizer's state, mostly."""
+        if self.device != "meta" or operation.rule is not None or not operation.makes_new:
+            if self.device == "meta" and only_writes(operation, args, kwargs):
+                return None
+            return operation.func(*args, **kwargs)
+        # torch works the shape of `zeros_like` out in Python, a millisecond for each parameter.
+        known = operation.known_of(shapes_of(operation.arguments(args, kwargs)))
+        return run_on_meta(operation, args, kwargs, known)
+
+    def _run(
+        self,
+        operation: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        operands: Sequence[torch.Tensor],
+    ) -> Any:
+        """Run an operation that is no view, and record it.
+
+        Args:
+            operation: the operation.
+            args: its arguments.
+            kwargs: its named arguments.
+            operands: the tensors among both.
+        """
+        func = operation.func
+        arguments = operation.arguments(args, kwargs)
+        shapes = shapes_of(arguments)
+        wanted = values_needed(func, shapes) if operation.may_need_values else None
+        if wanted == MASKED_INDEX:
             return self._dispatch(func, (args[0], self._as_rows(args[1])), {})
-        if operation is None:
-            self._routing = routing_of(func, shapes) or self._routing
-            out = self._run(func, args, kwargs, shapes)
+        known: Known | None = None
+        if wanted is None:
+            if operation.may_route:
+                self._routing = routing_of(func, shapes) or self._routing
+            if self.device == "meta":
+                known = operation.known_of(shapes)
+                out = run_on_meta(operation, args, kwargs, known)
+            else:
+                out = func(*args, **kwargs)
         elif gives_answer(func):
-            return bool(self._data_dependent(operation))
+            return bool(self._data_dependent(wanted))
         else:
-            out = at_stated_size(func, operation, arguments, self._size)
+            out = at_stated_size(func, wanted, arguments, self._size)
             if out is None:
-                return self._data_dependent(operation)
+                return self._data_dependent(wanted)
         if not self._pauses:
-            self._record(func, arguments, shapes, out)
+            self._record(operation, arguments[:1], operands, shapes, known, out)
         return out
 
     def _as_rows(self, indices: Sequence[Any]) -> list[Any]:
@@ -248,43 +264,59 @@ class Recorder(TorchDispatchMode):
             return available  # Rows that are no padding: all of them at most.
         return self._size_of(MASKED_INDEX if self._masked_index else operation, available)
 
-    def _run(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: tuple[Any, ...]
-    ) -> Any:
-        if self.device != "meta":
-            return func(*args, **kwargs)
-        return run_on_meta(func, args, kwargs, shapes)
-
     def _record(
-        self, func: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...], out: Any
+        self,
+        operation: Operation,
+        first: tuple[Any, ...],
+        operands: Sequence[torch.Tensor],
+        shapes: tuple[Any, ...],
+        known: Known | None,
+        out: Any,
     ) -> None:
-        name, is_written = op_name(func), writes(func)
-        touched = self._storages_in(arguments)
+        touched = self._storages_of(operands)
         place, weighs = self._place(touched)
-        new: list[TensorShape] = []
         instance = self._instance(place)
         if self.phase == "backward":
-            self._note_uses(touched, place.run)
-        elif is_written and self.phase == "forward":
-            self._note_write(arguments[0])
+            self.uses.note(touched, place.run, self._running_node_tick, self.tick)
+        elif operation.writes and self.phase == "forward":
+            self.uses.note_write(self._storages_of(tensors_in(first)), self.tick)
+        if known is not None and known.call is not None:
+            # A tensor with a storage of its own: what it is was found when it was made first.
+            self._note_birth(out.untyped_storage(), known.new_bytes, operation)
+            call, is_new = known.call, True
+        else:
+            new = self._births(operation, out)
+            call, is_new = operation.call(shapes, known, new), bool(new)
+        if operation.is_copy and self.storages.has_weight(touched):
+            self.storages.add_weights(t.untyped_storage()._cdata for t in tensors_in((out,)))
+        if operation.has_kernel and (is_new or operation.writes):
+            instance.calls.append((call, place.module, weighs))
+            instance.ticks.append(self.tick)
+        self.tick += 1
+        if not self.tick % LOOKED_AT_EVERY and self.at_work is not None:
+            self.at_work(self)
+
+    def _births(self, operation: Operation, out: Any) -> tuple[TensorShape, ...]:
+        """Note the storages that an operation made, and return the shapes of their tensors."""
+        new: list[TensorShape] = []
         for tensor in tensors_in((out,)):
             if tensor.device.type != self.device:
                 continue
             storage = tensor.untyped_storage()
-            if self.storages.row(storage._cdata) is None and storage.nbytes():
-                made_in = len(self.instances) - 1
-                self.storages.birth(storage, tick=self.tick, instance=made_in, producer=name)
+            if self.storages.row(storage._cdata) is None and (size := storage.nbytes()):
+                self._note_birth(storage, size, operation)
                 new.append(shape_of(tensor))
-        if name == "_to_copy" and self.storages.has_weight(touched):
-            self.storages.add_weights(t.untyped_storage()._cdata for t in tensors_in((out,)))
-        if name not in NO_KERNEL and (new or is_written):
-            instance.calls.append((Call(func, shapes, tuple(new)), place.module, weighs))
-            instance.ticks.append(self.tick)
-        self.tick += 1
+        return tuple(new)
+
+    def _note_birth(self, storage: Any, size: int, operation: Operation) -> None:
+        made_in = len(self.instances) - 1
+        self.storages.birth(
+            storage, size, tick=self.tick, instance=made_in, producer=operation.name
+        )
 
     # --- where an operation belongs --------------------------------------------------------------
 
-    def _place(self, touched: Sequence[int]) -> tuple[_Place, bool]:
+    def _place(self, touched: Sequence[int]) -> tuple[Place, bool]:
         """Return where the running operation belongs, and whether it multiplies a weight.
 
         Args:
@@ -304,7 +336,7 @@ class Recorder(TorchDispatchMode):
         self._running_node_tick = self._node_ticks[at] if at >= 0 else -1
         return found
 
-    _last_place = _Place(ROOT, None, "")
+    _last_place = Place(ROOT, None, "")
 
     def _note_node(self, weighs: bool) -> None:
         number = next_node_number() - 1
@@ -316,7 +348,7 @@ class Recorder(TorchDispatchMode):
             self._node_places[-1] = (self._modules[-1], True)
             self._node_ticks[-1] = self.tick
 
-    def _instance(self, place: _Place) -> BlockExecution:
+    def _instance(self, place: Place) -> BlockExecution:
         phase: Phase = self.phase
         if phase == "backward" and self._modules[-1].run != ROOT:
             phase = "recompute"
@@ -350,40 +382,9 @@ class Recorder(TorchDispatchMode):
             if block not in self.boundary_bytes and floats:
                 self.boundary_bytes[block] = floats[0].numel() * floats[0].element_size()
 
-    def _storages_in(self, values: Any) -> list[int]:
-        """Return the keys of the storages on the device among these values."""
+    def _storages_of(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """Return the keys of the storages of those of these tensors that are on the device."""
         if self.device == "meta":
-            return [t.untyped_storage()._cdata for t in tensors_in(values) if t.is_meta]
-        found = [t for t in tensors_in(values) if t.device.type == self.device]
+            return [each.untyped_storage()._cdata for each in tensors if each.is_meta]
+        found = [each for each in tensors if each.device.type == self.device]
         return [tensor.untyped_storage()._cdata for tensor in found]
-
-    # --- storages --------------------------------------------------------------------------------
-
-    def _note_write(self, target: Any) -> None:
-        for key in self._storages_in((target,)):
-            row = self.storages.row(key)
-            if row is not None:
-                self._written[row] = self.tick
-
-    def _note_uses(self, touched: Sequence[int], run: int) -> None:
-        """Note which storages of the forward pass a backward operation needs."""
-        rows = self.rows
-        for key in touched:
-            row = self.storages.row(key)
-            if row is None:
-                continue
-            born_in = rows.instance[row]
-            if born_in >= 0 and self.instances[born_in].phase != "forward":
-                continue
-            made_by = self.instances[born_in].run if born_in >= 0 else None
-            if made_by == run:
-                rows.inside[row] = self.tick
-            elif made_by is not None:
-                rows.outside[row] = self.tick
-            node_tick = self._running_node_tick
-            if run != ROOT and node_tick >= 0:
-                # What the operation itself made is saved only after it ran.
-                made = node_tick in (rows.birth[row], self._written.get(row, -1))
-                end = node_tick + (1 if made else 0)
-                self.rerun_end[run] = max(self.rerun_end.get(run, 0), end)
-                self.release[run] = self.tick + 1

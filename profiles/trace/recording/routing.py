@@ -59,6 +59,12 @@ class Routing:
         )
 
 
+def may_route(func: Any) -> bool:
+    """Return whether an operation may be the choice of experts."""
+    name = op_name(func)
+    return name == _TOP_K or name in _BEST
+
+
 def routing_of(func: Any, arguments: Sequence[Any]) -> Routing | None:
     """Return the choice of experts that an operation may be; None for all others.
 
@@ -66,9 +72,9 @@ def routing_of(func: Any, arguments: Sequence[Any]) -> Routing | None:
         func: the operation.
         arguments: the shapes of its arguments, in the order of its schema.
     """
-    name = op_name(func)
-    if name != _TOP_K and name not in _BEST:
+    if not may_route(func):
         return None
+    name = op_name(func)
     scores, rest = arguments[0], arguments[1:]
     if not isinstance(scores, TensorShape) or not scores.shape:
         return None

@@ -58,16 +58,17 @@ class Storages:
         if row is not None:
             self.rows.category[row] = category
         elif storage.nbytes():
-            self.birth(storage, tick=-1, instance=ROOT, producer="")
+            self.birth(storage, storage.nbytes(), tick=-1, instance=ROOT, producer="")
             self.rows.category[-1] = category
         if category == PARAMETERS:
             self._weights.add(storage._cdata)
 
-    def birth(self, storage: Any, *, tick: int, instance: int, producer: str) -> None:
+    def birth(self, storage: Any, size: int, *, tick: int, instance: int, producer: str) -> None:
         """Note a storage, and that it died once it does.
 
         Args:
             storage: of a tensor.
+            size: its bytes.
             tick: when it was made; -1 before the step.
             instance: the block execution that made it; ROOT for none.
             producer: name of the operation that made it.
@@ -76,7 +77,7 @@ class Storages:
         rows = self.rows
         rows.birth.append(tick)
         rows.death.append(NEVER)
-        rows.bytes.append(storage.nbytes())
+        rows.bytes.append(size)
         rows.category.append(TEMPORARY)
         rows.instance.append(instance)
         rows.producer.append(producer)

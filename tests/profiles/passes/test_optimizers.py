@@ -9,7 +9,8 @@ import torch
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.profiles.analysis.caching_allocator import replay
-from gpuplan.profiles.passes.optimizers import multi_tensor_launches, with_optimizer
+from gpuplan.profiles.passes.optimizer_rules import multi_tensor_launches
+from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.trace.trace import trace_workload
 
