@@ -152,6 +152,7 @@ def profile(
     assume: Mapping[str, bool | int | str] | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
+    on_slow: Callable[[str], None] | None = None,
 ) -> Profile:
     """Return the Profile of a model file: FLOPs, bytes and memory of one step, traced with no GPU.
 
@@ -168,6 +169,7 @@ def profile(
         assume: As for `model`.
         use_cache: Whether to look for the Profile in the cache, and to keep it there.
         on_output: Called with what the user's code printed.
+        on_slow: Called once, while a trace takes long, with what makes it long and what to do.
 
     Raises:
         UserFileError: The file failed, took too long, or does not follow the contract.
@@ -187,6 +189,7 @@ def profile(
         optimizer=optimizer,
         use_cache=use_cache,
         on_output=on_output,
+        on_slow=on_slow,
     )
     return with_config_facts(traced, spec, free_precision=precision is None)
 
@@ -251,6 +254,7 @@ def read_inputs(
     assume: Mapping[str, bool | int | str] | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
+    on_slow: Callable[[str], None] | None = None,
 ) -> Inputs:
     """Return the Profile of a model and the catalogue, read at the same time.
 
@@ -271,6 +275,7 @@ def read_inputs(
         assume: As for `model`.
         use_cache: Whether to use the cache of Profiles.
         on_output: Called with what the user's code printed.
+        on_slow: Called once, while a trace takes long, with what makes it long and what to do.
 
     Raises:
         GpuplanError: What `profile` raises; a name, the offers file or a curve file is not
@@ -289,6 +294,7 @@ def read_inputs(
         dispensable=dispensable,
         use_cache=use_cache,
         on_output=on_output,
+        on_slow=on_slow,
     )
     with _ended(pending):
         catalogue = _read_catalogue(offers, pricebook, machine)

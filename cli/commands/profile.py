@@ -164,7 +164,7 @@ def _traced(model: str, asked: ProfileOptions, form: str) -> str:
     from ..render.text.columns import to_text
 
     quiet = asked.quiet
-    with progress(f"Tracing {model} …", quiet=quiet), warnings_to_stderr(quiet=quiet):
+    with progress(f"Tracing {model} …", quiet=quiet) as say, warnings_to_stderr(quiet=quiet):
         spec = api.model(
             model,
             params=parse_params(asked.params),
@@ -179,6 +179,7 @@ def _traced(model: str, asked: ProfileOptions, form: str) -> str:
             optimizer=asked.optimizer,
             use_cache=not asked.no_cache,
             on_output=show_output_of_file if asked.verbose else None,
+            on_slow=say,
         )
     if form == "json":
         return traced.model_dump_json() + "\n"

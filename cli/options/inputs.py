@@ -48,7 +48,7 @@ def read_inputs(
     from ..terminal.notices import show_output_of_file, warnings_to_stderr
 
     quiet = options.quiet
-    with warnings_to_stderr(quiet=quiet), progress(f"Tracing {model} …", quiet=quiet):
+    with warnings_to_stderr(quiet=quiet), progress(f"Tracing {model} …", quiet=quiet) as say:
         return api.read_inputs(
             model,
             params=parse_params(options.params),
@@ -63,4 +63,5 @@ def read_inputs(
             timeout_s=options.timeout,
             use_cache=not options.no_cache,
             on_output=show_output_of_file if options.verbose else None,
+            on_slow=say,
         )

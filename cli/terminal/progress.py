@@ -13,16 +13,28 @@ from .output import is_terminal
 
 
 @contextmanager
-def progress(text: str, *, quiet: bool) -> Iterator[None]:
-    """Show the text on standard error while the block runs, and clear it after."""
+def progress(text: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show the text on standard error while the block runs, and clear it after.
+
+    Yields the callback that says a line which stays, above the text; without effect when quiet.
+    """
     shown = not quiet and is_terminal(sys.stderr)
-    if shown:
-        click.echo(text, err=True, nl=False)
-    try:
-        yield
-    finally:
+
+    def show(line: str) -> None:
         if shown:
-            click.echo("\r\033[K", err=True, nl=False)
+            click.echo(line, err=True, nl=False)
+
+    def say(line: str) -> None:
+        show("\r\033[K")
+        if not quiet:
+            click.echo(line, err=True)
+        show(text)
+
+    show(text)
+    try:
+        yield say
+    finally:
+        show("\r\033[K")
 
 
 PATIENCE_S = 2.0

@@ -28,6 +28,12 @@ from .child_main import PROGRESS
 KEPT_OUTPUT_BYTES = 64 * 1024
 SHOWN_OUTPUT_LINES = 10
 POLL_S = 0.1
+SLOW_AFTER_S = 20.0
+"""A trace that is at work for so long says why; most are done in 5 seconds."""
+FEWER_OPERATIONS = (
+    "fewer operations: one batched product in place of a loop over experts (examples/decoder.py"
+    " has one); torch.nn.LSTM, a scan or a shorter sequence in place of a loop over time steps"
+)
 _IS_POSIX = os.name == "posix"
 
 
@@ -55,6 +61,7 @@ class Child:
         self._started_s = time.monotonic()
         self._ended = False
         self._last: dict[str, Any] = {}
+        self._so_far: dict[str, Any] = {}
         self.traced: set[str] = set()
         """The numerics classes in which a step was recorded."""
         self.traceback = ""
@@ -75,31 +82,48 @@ class Child:
             stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
 
-    def result(self, on_progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    def result(
+        self,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+        on_slow: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
         """Wait for and return the answer: "files", "packages" and "profile" (JSON text).
 
         Args:
             on_progress: Is told how far the child is. With every word of it the time limit begins
                 anew: a step of many operations (a loop over time steps) takes long and is at work.
+            on_slow: Is told once, in words, what makes a trace long that is.
 
         Raises:
             GpuplanError: what the child reported, or that it took too long or died.
         """
         try:
-            self._wait(on_progress)
+            self._wait(on_progress, on_slow)
         finally:
             self.kill()
         return self._parsed(self._answer.content())
 
-    def _wait(self, on_progress: Callable[[dict[str, Any]], None] | None) -> None:
+    def _wait(
+        self,
+        on_progress: Callable[[dict[str, Any]], None] | None,
+        on_slow: Callable[[str], None] | None,
+    ) -> None:
         ends_s = self._started_s + self._spec.timeout_s
         done = False
         while not done:
             left_s = max(0.0, ends_s - time.monotonic())
             done = self._answer.wait(min(POLL_S, left_s))
             for line in self._answer.take_lines(PROGRESS):
+                news = json.loads(line)
+                if "so_far" in news:
+                    # Within a step: it is no reason to wait for longer than for any other step.
+                    self._so_far = news
+                    if on_slow and time.monotonic() >= self._started_s + SLOW_AFTER_S:
+                        on_slow(self._why_slow())
+                        on_slow = None
+                    continue
                 ends_s = time.monotonic() + self._spec.timeout_s
-                self._last = json.loads(line)
+                self._last, self._so_far = news, {}
                 self.traced.add(self._last.get("numerics", ""))
                 if on_progress is not None:
                     on_progress(self._last)
@@ -133,17 +157,33 @@ class Child:
             raise self._with_output(failures.from_json(answer["error"]))
         return answer | {"profile": profile.decode()}
 
+    def _why_slow(self) -> str:
+        """Return what makes a trace long, and the ways out."""
+        return (
+            f"{self._spec.path.name} takes long to trace: {self._operations()}, each a kernel of"
+            f" its own in training too. To make it faster: {FEWER_OPERATIONS}."
+        )
+
+    def _operations(self) -> str:
+        """Return how many operations the step has that is traced, and the loop they come from."""
+        count = f"its step has {self._so_far['so_far']:,} operations so far"
+        if not self._so_far["loop"]:
+            return count
+        place, share = self._so_far["loop"]
+        return f"{count}, {share:.0%} of the forward pass in the loop at {place}"
+
     def _too_slow(self) -> GpuplanError:
         name, limit = self._spec.path.name, f"{self._spec.timeout_s:g} seconds (the time limit)"
         operations = self._last.get("operations")
-        if operations:
-            traced = f"a traced step of {operations:,} operations"
+        if operations or self._so_far:
+            traced = f" a traced step of {operations:,} operations" if operations else ""
+            so_far = f": {self._operations()}" if self._so_far else ""
             return self._with_output(
                 UserFileError(
-                    f"{name} was not done {limit} after {traced}.",
-                    fix="give more time with --timeout SECONDS, or fewer operations: a shorter"
-                    " sequence where a loop over time steps makes them, one batched product in"
-                    " place of a loop over experts (examples/decoder.py has one).",
+                    f"{name} was not done {limit} after{traced}{so_far}."
+                    if traced
+                    else f"{name} was not done after {limit}{so_far}.",
+                    fix=f"give more time with --timeout SECONDS, or {FEWER_OPERATIONS}.",
                 )
             )
         return self._with_output(

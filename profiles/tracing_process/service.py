@@ -36,6 +36,7 @@ class PendingProfile:
         dispensable: Those among them that the Profile may lack where a step fails in them.
         optimizer: An optimizer to trace instead of the file's.
         on_output: Called with what the user's code printed (and the traceback of a failure).
+        on_slow: Is told once, in words, what makes a trace long that is.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class PendingProfile:
         dispensable: Collection[Numerics] = (),
         optimizer: str | None = None,
         on_output: Callable[[str], None] | None = None,
+        on_slow: Callable[[str], None] | None = None,
     ) -> None:
         self._spec = spec
         self._ready = ready
@@ -58,6 +60,7 @@ class PendingProfile:
         self._dispensable = dispensable
         self._optimizer = optimizer
         self._on_output = on_output
+        self._on_slow = on_slow
 
     @property
     def cached(self) -> bool:
@@ -160,7 +163,7 @@ class PendingProfile:
 
     def _answered(self, child: Child) -> tuple[dict[str, Any], Profile]:
         try:
-            answer = child.result()
+            answer = child.result(on_slow=self._on_slow)
         finally:
             self._report(child)
         return answer, Profile.model_validate_json(answer["profile"])
@@ -178,6 +181,7 @@ def make_profile(
     optimizer: str | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
+    on_slow: Callable[[str], None] | None = None,
 ) -> Profile:
     """Return the Profile of a model, from the cache or by tracing it in a child process.
 
@@ -187,13 +191,19 @@ def make_profile(
         optimizer: An optimizer to trace instead of the file's.
         use_cache: Whether to look for the Profile in the cache, and to keep it there.
         on_output: Called with what the user's code printed (and the traceback of a failure).
+        on_slow: Is told once, in words, what makes a trace long that is.
 
     Raises:
         UserFileError: the file failed, took too long, or does not follow the contract.
         UsageError: the file cannot be read, or a param is taken by none of its functions.
     """
     return begin_profile(
-        spec, numerics=numerics, optimizer=optimizer, use_cache=use_cache, on_output=on_output
+        spec,
+        numerics=numerics,
+        optimizer=optimizer,
+        use_cache=use_cache,
+        on_output=on_output,
+        on_slow=on_slow,
     ).result()
 
 
@@ -205,6 +215,7 @@ def begin_profile(
     optimizer: str | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
+    on_slow: Callable[[str], None] | None = None,
 ) -> PendingProfile:
     """Start to make a Profile and return at once; arguments as for `make_profile`.
 
@@ -218,6 +229,7 @@ def begin_profile(
         optimizer: An optimizer to trace instead of the file's.
         use_cache: Whether to look for the Profile in the cache, and to keep it there.
         on_output: Called with what the user's code printed.
+        on_slow: Is told once, in words, what makes a trace long that is.
     """
     if spec.kind == "profile":
         return PendingProfile(spec, ready=_written_profile(spec))
@@ -236,6 +248,7 @@ def begin_profile(
         dispensable=dispensable,
         optimizer=optimizer,
         on_output=on_output,
+        on_slow=on_slow,
     )
 
 

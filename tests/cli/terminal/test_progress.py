@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpuplan.cli.terminal.progress import counted_progress
+from gpuplan.cli.terminal.progress import counted_progress, progress
 
 
 class Terminal(io.StringIO):
@@ -79,3 +79,17 @@ def test_an_error_leaves_no_line_behind(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ValueError), counted_progress("Working …", quiet=False):
         raise ValueError
     assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_what_is_said_meanwhile_stays_above_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = stderr_is_terminal(monkeypatch)
+    with progress("Tracing …", quiet=False) as say:
+        say("it takes long")
+    assert terminal.getvalue() == "Tracing …\r\033[Kit takes long\nTracing …\r\033[K"
+
+
+def test_it_is_said_where_standard_error_is_no_terminal_but_not_when_quiet(capsys) -> None:
+    for quiet in (False, True):
+        with progress("Tracing …", quiet=quiet) as say:
+            say("it takes long")
+        assert capsys.readouterr().err == ("" if quiet else "it takes long\n")

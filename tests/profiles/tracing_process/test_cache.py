@@ -258,7 +258,7 @@ def test_nothing_is_looked_up_or_kept_without_the_cache(
         def __init__(self, *_: object, **__: object) -> None:
             self.traceback = ""
 
-        def result(self) -> dict[str, Any]:
+        def result(self, **_: object) -> dict[str, Any]:
             made = a_profile().model_copy(update={"name": "made again"})
             return {"profile": made.model_dump_json(), "files": {}, "packages": {}}
 

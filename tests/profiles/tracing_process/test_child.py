@@ -138,6 +138,31 @@ def test_the_time_limit_ends_the_file(write: Callable[[str], Path]) -> None:
     assert time.monotonic() - start_s < 5
 
 
+TURNS = 5000
+LOOPED = GOOD.replace(
+    "return model(*batch).square().mean()",
+    f"""x = model(*batch)
+        for _ in range({TURNS}):
+            x = torch.tanh(x) * 0.5
+        return x.square().mean()""",
+)
+
+
+def test_a_long_trace_says_once_which_loop_makes_it_long(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "SLOW_AFTER_S", 0.0)
+    file = write(LOOPED)
+    line = 1 + file.read_text().splitlines().index(f"    for _ in range({TURNS}):")
+    said: list[str] = []
+    spec = parse_model_spec(str(file), timeout_s=DEADLINE_S)
+    make_profile(spec, numerics=["fp32"], use_cache=False, on_slow=said.append)
+    (why,) = said
+    assert why.startswith("model.py takes long to trace: its step has 16,384 operations so far")
+    assert f"100% of the forward pass in the loop at model.py:{line}" in why
+    assert "in place of a loop over time steps" in why
+
+
 def test_cancelling_ends_the_file_and_all_it_started(write: Callable[[str], Path]) -> None:
     file = write(ENDLESS)
     pending = begin(file)
