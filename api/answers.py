@@ -16,6 +16,7 @@ from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
+from .models.config_facts import param_rules
 from .models.evaluated import with_eval_samples
 from .models.inputs import Inputs, chosen_curves, counted_in_tokens, read_inputs
 
@@ -128,7 +129,7 @@ def _answered(
             source=catalogue.price_source,
         ),
         workload=workload_facts(model.profile),
-        question=found.question,
+        question=found.question.model_copy(update={"param_rules": param_rules(model.spec)}),
         headlines=Headlines.model_validate(found.headlines),
         recommended=found.recommended,
         recommended_on_large_clouds=found.recommended_on_large_clouds,

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ..catalog.errors import UsageError, did_you_mean
 
@@ -20,6 +21,31 @@ MODEL_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 """The form of a name on huggingface.co: owner/model."""
 GATED_OWNERS = frozenset({"meta-llama"})
 GATED_MODELS = re.compile(r"google/(code|med|recurrent|shield)?gemma", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedLength:
+    """How long the sequences were that a kind of model without positions was trained on."""
+
+    tokens: int
+    model: str
+    """As people call it."""
+    source: str
+
+    @property
+    def rule(self) -> str:
+        """Return it in words, for the question."""
+        return f"as {self.model} was trained"
+
+
+LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len")
+"""Of a config that says it itself (user_model/hugging_face.py)."""
+TRAINED_LENGTHS: dict[str, TrainedLength] = {
+    "t5": TrainedLength(tokens=512, model="T5", source="arXiv:1910.10683, section 3.1.2"),
+    "mt5": TrainedLength(tokens=1024, model="mT5", source="arXiv:2010.11934, section 3.2"),
+    "bloom": TrainedLength(tokens=2048, model="BLOOM", source="arXiv:2211.05100, table 3"),
+}
+"""By `model_type`: relative positions and ALiBi leave a config without a length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +117,23 @@ def config_path(place: str) -> Path | None:
 
 def stored_dtype(path: Path) -> str | None:
     """Return the dtype that a config.json gives the weights, such as "bfloat16"; None if none."""
+    config = _keys(path)
+    given = config.get("dtype") or config.get("torch_dtype")
+    return given if isinstance(given, str) else None
+
+
+def trained_length(path: Path) -> TrainedLength | None:
+    """Return what such models were trained at; None: the config says a length, or nobody knows."""
+    config = _keys(path)
+    if any(isinstance(config.get(key), int) for key in LENGTH_KEYS):
+        return None
+    return TRAINED_LENGTHS.get(str(config.get("model_type")))
+
+
+def _keys(path: Path) -> dict[str, Any]:
+    """Return what a config.json holds; nothing where it cannot be read."""
     try:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError):
-        return None
-    given = config.get("dtype") or config.get("torch_dtype") if isinstance(config, dict) else None
-    return given if isinstance(given, str) else None
+        return {}
+    return config if isinstance(config, dict) else {}

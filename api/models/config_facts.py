@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...catalog.vocabulary import FrozenPrecision, Precision
-from ...profiles.hf_configs import stored_dtype
+from ...profiles.hf_configs import TrainedLength, stored_dtype, trained_length
 from ...profiles.profile import NUMERICS_OF_PRECISION, Profile
 from ...profiles.user_model.lora_settings import LORA
 from ...profiles.user_model.spec import ModelSpec
@@ -35,6 +36,33 @@ def config_frozen(spec: ModelSpec | None, profile: Profile) -> FrozenPrecision |
     return "bf16" if config_precision(spec) == "bf16-amp" else None
 
 
+SEQ_LEN = "seq_len"
+"""The param that sets how long the sequences of an `hf:` model are."""
+
+
+def with_trained_length(spec: ModelSpec) -> ModelSpec:
+    """Return a model whose config says no length with that of a rule, where there is one.
+
+    It becomes a param: what is estimated is what `run` and `launch` train.
+    """
+    length = _trained_length(spec)
+    if length is None or SEQ_LEN in spec.params:
+        return spec
+    return replace(spec, params={**spec.params, SEQ_LEN: length.tokens})
+
+
+def param_rules(spec: ModelSpec | None) -> dict[str, str]:
+    """Return the params that are as a rule has them, with the rule in words."""
+    length = None if spec is None else _trained_length(spec)
+    if spec is None or length is None or spec.params.get(SEQ_LEN) != length.tokens:
+        return {}
+    return {SEQ_LEN: length.rule}
+
+
+def _trained_length(spec: ModelSpec) -> TrainedLength | None:
+    return trained_length(spec.path) if spec.kind == "hf" else None
+
+
 def with_config_facts(profile: Profile, spec: ModelSpec, *, free_precision: bool) -> Profile:
     """Return the Profile of a config with its precision, and with notes on what was not given.
 
@@ -58,7 +86,13 @@ def _notes(profile: Profile, spec: ModelSpec, *, told_precision: Precision | Non
             "the weights are kept in bfloat16, as the config's dtype says and from_pretrained loads"
             " them: give --precision bf16-amp to keep them in fp32"
         )
-    if profile.tokens_per_sample is not None and "seq_len" not in spec.params:
+    length = _trained_length(spec)
+    if length is not None and param_rules(spec):
+        yield (
+            f"sequences have {length.tokens:,} tokens, {length.rule} ({length.source}): the config"
+            " says no length, and --param seq_len=… sets another"
+        )
+    if profile.tokens_per_sample is not None and SEQ_LEN not in spec.params:
         yield (
             f"sequences have {profile.tokens_per_sample:,.0f} tokens, as --param seq_len=… was not"
             " given"

@@ -20,7 +20,7 @@ from ...profiles.user_model.spec import (
     parse_model_spec,
     refuse_unreadable,
 )
-from .config_facts import config_precision, with_config_facts
+from .config_facts import config_precision, with_config_facts, with_trained_length
 
 if TYPE_CHECKING:
     from ...catalog.snapshot import Catalogue
@@ -132,6 +132,7 @@ def _parsed(
             f"{text} is not a Python file.",
             fix="give a .py file with build_model() and make_batch(); `gpuplan init` writes one.",
         )
+    spec = with_trained_length(spec)
     return spec if place is None else replace(spec, text=text)
 
 

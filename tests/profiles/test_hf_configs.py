@@ -13,6 +13,7 @@ from gpuplan.profiles.hf_configs import (
     shipped_config,
     shipped_configs,
     stored_dtype,
+    trained_length,
 )
 
 
@@ -84,3 +85,27 @@ def test_the_dtype_of_the_weights_is_read(tmp_path: Path, content: object, dtype
     path.write_text(json.dumps(content))
     assert stored_dtype(path) == dtype
     assert stored_dtype(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens"),
+    [
+        ({"model_type": "t5"}, 512),
+        ({"model_type": "t5", "n_positions": 256}, None),
+        ({"model_type": "mt5"}, 1024),
+        ({"model_type": "llama"}, None),
+        ([], None),
+    ],
+)
+def test_a_config_without_a_length_has_that_of_its_kind(
+    tmp_path: Path, config: object, tokens: int | None
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    found = trained_length(path)
+    assert (found.tokens if found else None) == tokens
+    assert trained_length(tmp_path / "gone.json") is None
+
+
+def test_no_config_that_comes_with_gpuplan_needs_that_rule() -> None:
+    assert not any(trained_length(each.path) for each in shipped_configs())

@@ -93,6 +93,9 @@ class AskedQuestion(FrozenModel):
     """Its name."""
     params: dict[str, object] = {}
     """What its functions were given."""
+    param_rules: dict[str, str] = {}
+    """Params that are as a rule has them, with the rule: how long the sequences of a config are
+    that says no length."""
     work: AskedWork
     """How much is trained."""
     global_batch: AskedBatch

@@ -44,7 +44,11 @@ def _param(name: str, value: object) -> str:
 
 def amount_items(asked: AskedQuestion) -> list[str]:
     """Return the params and the amount of work as items: "10B tokens", "3 epochs of 1M samples"."""
-    return [*(_param(name, value) for name, value in asked.params.items()), *_work(asked)]
+    params = (
+        _param(name, value) + (f" ({asked.param_rules[name]})" if name in asked.param_rules else "")
+        for name, value in asked.params.items()
+    )
+    return [*params, *_work(asked)]
 
 
 def limit_items(asked: AskedQuestion) -> list[str]:

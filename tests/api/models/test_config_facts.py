@@ -1,11 +1,12 @@
 """A Hugging Face config by name: its dtype is the precision, what it leaves open is said."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gpuplan import api
-from gpuplan.api.models.config_facts import config_frozen, config_precision
+from gpuplan.api.models.config_facts import config_frozen, config_precision, param_rules
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process import service
 
@@ -80,3 +81,34 @@ def test_other_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.Monke
     profile = object()
     monkeypatch.setattr(service, "begin_profile", lambda *_, **__: Traced(profile))  # pyright: ignore
     assert api.profile(file) is profile
+
+
+@pytest.fixture
+def t5(tmp_path: Path) -> str:
+    """A config of an encoder-decoder with relative positions: it says no length."""
+    config = {
+        "model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 64,
+        "d_kv": 16, "d_ff": 128, "num_layers": 1, "num_heads": 4, "vocab_size": 512,
+        "decoder_start_token_id": 0, "pad_token_id": 0,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return f"hf:{tmp_path}"
+
+
+def test_a_config_without_a_length_is_trained_at_that_of_its_kind(t5: str) -> None:
+    """It was planned at 4,096 tokens: T5 is trained at 512, for a quarter of the dollars."""
+    spec = api.model(t5)
+    assert spec.params == {"seq_len": 512}
+    assert param_rules(spec) == {"seq_len": "as T5 was trained"}
+    given = api.model(t5, params={"seq_len": 64})
+    assert given.params == {"seq_len": 64} and param_rules(given) == {}
+    assert param_rules(None) == param_rules(api.model("hf:gpt2")) == {}
+
+
+@pytest.mark.slow
+def test_the_question_and_a_note_say_how_long_sequences_are_by_the_rule(t5: str) -> None:
+    machine = api.Machine(accelerators=("A10G",), nodes=(1,))
+    answer = api.estimate(t5, api.Question(work=api.Work(tokens=1e8), machine=machine))
+    assert answer.question is not None
+    assert "seq_len=512 (as T5 was trained)" in answer.asked_text
+    assert any("sequences have 512 tokens, as T5 was trained" in note for note in answer.notes)

@@ -19,3 +19,11 @@ def test_adapters_are_named_as_people_name_them(value: object, item: str) -> Non
     assert asked is not None
     with_lora = asked.model_copy(update={"params": {"lora": value}})
     assert work_items(with_lora, None)[0] == item
+
+
+def test_a_param_of_a_rule_is_told_from_one_that_was_given() -> None:
+    asked = make_ranked_estimate().question
+    assert asked is not None
+    update = {"params": {"seq_len": 512, "layers": 2}, "param_rules": {"seq_len": "as T5 was"}}
+    items = work_items(asked.model_copy(update=update), None)
+    assert items[:2] == ["seq_len=512 (as T5 was)", "layers=2"]
