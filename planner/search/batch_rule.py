@@ -126,8 +126,10 @@ def _rule(profile: Profile) -> _Rule:
         if _positions(profile) >= LARGE_POSITIONS:
             return _Rule(**_samples(table["large"], "of large images"))
         return _Rule(**_samples(table["images"], "of images"))
-    if "rnn" in kinds and "convolution" not in kinds and _are_series(profile):
-        return _Rule(**_samples(table["series"], "of time series"))
+    if "rnn" in kinds and "convolution" not in kinds:
+        if _are_series(profile):
+            return _Rule(**_samples(table["series"], "of time series"))
+        return _Rule(**_samples(table["sequences"], "of an RNN"))
     if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
         return _Rule(**_samples(table["rows"], "of table rows"))
     return _Rule(**_samples(table["others"], ""))

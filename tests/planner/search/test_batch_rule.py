@@ -145,11 +145,13 @@ def test_a_table_has_a_large_batch_and_an_unknown_kind_says_that_it_is_assumed(
     [
         (((96, 24), (24,)), "rnn", 128),
         (((96, 24), (24,)), "gemm", 8192),
-        (((24,), ()), "rnn", 8192),
-        ((), "rnn", 8192),
+        (((24,), ()), "rnn", 128),
+        (((35,), (35,)), "rnn", 128),
+        ((), "rnn", 128),
+        ((), "gemm", 8192),
     ],
 )
-def test_windows_of_time_series_are_no_table_rows(
+def test_what_an_rnn_reads_are_no_table_rows(
     make_decoder: Callable[..., Profile],
     shapes: tuple[tuple[int, ...], ...],
     kind: str,
