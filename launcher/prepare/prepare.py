@@ -21,6 +21,7 @@ from ...planner.goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ...planner.plan.plan import Plan
 from ...planner.search.machines.offers import NO_SPOT_PRICES, SpotPrices
 from ...planner.software.checkpoint_size import usual_checkpoint_bytes
+from ...profiles.tracing_process.host_tensors import refuse_host_tensors
 from ...profiles.user_model.spec import ModelSpec
 from ..frameworks.command import parse_command
 from ..labels import slug
@@ -329,6 +330,7 @@ def _needs(
         lambda: refuse_unreadable_source(spec),
         lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
         lambda: refuse_missing_packages(spec, project, request),
+        lambda: refuse_host_tensors(spec),
     ]
 
 

@@ -15,7 +15,13 @@ from answers import make_offer, make_plan, make_run, make_stops
 from launchable import given_plan, prepared
 from launches import BUCKET, make_project
 
-from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, UsageError
+from gpuplan.catalog.errors import (
+    LimitError,
+    NoFeasiblePlanError,
+    PriceError,
+    UsageError,
+    UserFileError,
+)
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.prepare import project
 from gpuplan.launcher.prepare.intent import reserved_usd
@@ -334,6 +340,18 @@ def test_checkpoints_are_as_frequent_as_costs_least_and_stops_are_in_the_cost(
     on_spot = prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, spot=True)).cost
     more = {line.name: line.quantity for line in on_spot.lines}
     assert more["failures and restarts"] > lost["failures and restarts"]
+
+
+@pytest.mark.slow
+def test_a_step_that_fails_on_a_gpu_is_refused_before_it_is_paid_for(folder: Path) -> None:
+    text = (folder / "net.py").read_text()
+    mixed = "return (model(*batch) * torch.arange(len(batch[0]))[:, None]).mean()"
+    (folder / "net.py").write_text(text.replace("return model(*batch).square().mean()", mixed))
+    given = given_plan()
+    with pytest.raises(UserFileError, match=r"net\.py:12, in compute_loss: a tensor of the shape"):
+        prepared(given)
+    own = LaunchRequest(outputs=BUCKET, command="train.py", framework="torchrun")
+    assert prepared(given, own).job is None
 
 
 def test_nobody_else_reads_what_a_launch_writes(folder: Path, require) -> None:
