@@ -306,7 +306,7 @@ def _used(used: float | None) -> str:
 
 def _is_apart(plan: Plan) -> tuple[bool, bool]:
     """Return which block of the list a plan stands in: those of the file, others, processors."""
-    return plan.offer.accelerator.startswith("CPU-"), plan.stands_apart
+    return plan.offer.is_cpu, plan.stands_apart
 
 
 def _id_before(plans: tuple[Plan, ...], plan: Plan) -> str | None:

@@ -118,7 +118,7 @@ def prepare(
 
     here, last = _of_renting(engine, plan, request, buy, catalogue, later)
     money = lambda: _refuse_machines(plan, buy(), reservation, now=now())  # noqa: E731
-    needs = [*here, *_needs(spec, project, request), money]
+    needs = [*here, *_needs(spec, project, request, plan), money]
     refuse_request(plan, request, needs=needs, later=last)
     machines = buy()
     request = machines.request
@@ -318,20 +318,22 @@ def _checkpoint_bytes(given: SourcedPlan) -> float | None:
 
 
 def _needs(
-    spec: ModelSpec | None, project: Project, request: LaunchRequest
+    spec: ModelSpec | None, project: Project, request: LaunchRequest, plan: Plan
 ) -> list[Callable[[], object]]:
     """Return the checks of what the job needs of the project's and the model's files."""
     torch = lambda: refuse_torch(project.environment, request)  # noqa: E731
     if request.command is not None or spec is None:
         return [torch]
     synthetic, smoke = request.synthetic, request.guard.smoke
-    return [
+    needs: list[Callable[[], object]] = [
         torch,
         lambda: refuse_unreadable_source(spec),
         lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
         lambda: refuse_missing_packages(spec, project, request),
-        lambda: refuse_host_tensors(spec),
     ]
+    if not plan.offer.is_cpu:
+        needs.append(lambda: refuse_host_tensors(spec))
+    return needs
 
 
 def _name(spec: ModelSpec | None, request: LaunchRequest) -> str:

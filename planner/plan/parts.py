@@ -15,6 +15,7 @@ from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.spot import SpotStatus
 from ...catalog.text.money import format_money
 from ...catalog.text.quantity import UNKNOWN
+from ...catalog.types import CPU_PREFIX
 from ...catalog.vocabulary import Purchase
 
 Basis = Literal["measured", "calibrated", "analytic"]
@@ -93,6 +94,11 @@ class ChosenOffer(FrozenModel):
     tax_percent: float | None = None
     """Percent of tax on what is rented, by the user's pricebook; None: none is counted. No price of
     this offer holds it; the dollars of the whole job do."""
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether its accelerator is the host's own processors (`--vs-cpu`)."""
+        return self.accelerator.startswith(CPU_PREFIX)
 
     @property
     def has_own_terms(self) -> bool:

@@ -205,8 +205,8 @@ _WRITERS: dict[ExportTool, Callable[[ExportJob], Exported]] = {
 
 
 def _launched(job: ExportJob, framework: str) -> FrameworkLaunch:
-    is_cpu = job.plan.offer.accelerator.startswith("CPU-")
-    return launch(job.plan, job.command, framework, device="cpu" if is_cpu else "gpu")
+    device = "cpu" if job.plan.offer.is_cpu else "gpu"
+    return launch(job.plan, job.command, framework, device=device)
 
 
 def _headed(plan: Plan, text: str) -> str:

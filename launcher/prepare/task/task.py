@@ -194,7 +194,7 @@ def _launched(plan: Plan, request: LaunchRequest) -> FrameworkLaunch:
         command, framework = f"-m {PACKAGE} ../{JOB_FOLDER}", "torchrun"
     else:
         command, framework = request.command, request.framework or "torchrun"
-    device = "cpu" if plan.offer.accelerator.startswith("CPU-") else "gpu"
+    device = "cpu" if plan.offer.is_cpu else "gpu"
     return launch(plan, command, framework, nodes=plan.nodes, per_node=per_node, device=device)
 
 

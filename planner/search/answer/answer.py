@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from ....catalog.types import CPU_PREFIX
 from ....profiles.profile import Profile
 from ...cost.run_cost import samples_of, steps_of
 from ...plan.answer.answer_parts import NearMiss, PriceDates, Recommended
@@ -86,7 +85,7 @@ def _shown(ranked: Sequence[Plan], named: set[str], top: int | None) -> list[Pla
 
 
 def _stands_apart(plan: Plan) -> bool:
-    return plan.stands_apart or plan.offer.accelerator.startswith(CPU_PREFIX)
+    return plan.stands_apart or plan.offer.is_cpu
 
 
 def _placed(found: Recommended | None, places: dict[str, int]) -> Recommended | None:

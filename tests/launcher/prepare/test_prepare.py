@@ -352,6 +352,9 @@ def test_a_step_that_fails_on_a_gpu_is_refused_before_it_is_paid_for(folder: Pat
         prepared(given)
     own = LaunchRequest(outputs=BUCKET, command="train.py", framework="torchrun")
     assert prepared(given, own).job is None
+    hosts = make_offer(accelerator="CPU-2x-Xeon-8488C")
+    plan = make_plan(offer=hosts, precision="fp32", run=make_run())
+    assert prepared(replace(given_plan(plan), estimate=None)).job is not None
 
 
 def test_nobody_else_reads_what_a_launch_writes(folder: Path, require) -> None:
