@@ -1,37 +1,45 @@
 """Layouts that split the model, many at once: equal to one by one, and to trying all of them."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from split_spaces import (
+    ANY_STEP,
+    BATCHES,
+    DENSE,
+    FEW_LAYERS,
+    HUGE,
+    MIXTURE,
+    OPTIMIZER,
+    SOFTWARE,
+    UNEVEN,
+    bases,
+    nearness,
+    predictor_of,
+    profiles_of,
+    sites_of_one_node,
+    with_memory,
+)
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.catalog.vocabulary import Offloaded, Stack
-from gpuplan.planner.goodput.expected_run import mean_training_s
+from gpuplan.catalog.vocabulary import Offloaded
 from gpuplan.planner.hardware.cluster import Site
-from gpuplan.planner.hardware.device import capacity_bytes
 from gpuplan.planner.parallelism.legal_layouts import Shape, legal_layouts
-from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
-from gpuplan.planner.plan.setup import Date, Setup
-from gpuplan.planner.predict.host_work import host_memory_of
-from gpuplan.planner.predict.interval import oom_probability
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
-from gpuplan.planner.predict.predict import predict
+from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.planner.predict.split_memory import (
     accumulations,
     shards_of,
     split_peaks,
     stages_of,
 )
-from gpuplan.planner.predict.step_time import planned_step_s, step_parts
-from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION
-from gpuplan.planner.search.layouts.some_layers import FRAGMENTATION, equal_layers
+from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.machines.offers import survey
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import few_micro_batches, space_of
@@ -41,43 +49,11 @@ from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.search.splits.split_search import SplitSearch
 from gpuplan.planner.search.splits.steps import SplitSteps
 from gpuplan.planner.search.sweep import WORTH_SPLITTING, Sweep
-from gpuplan.planner.software.stack import casts_layers
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
-from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
 
 pytestmark = pytest.mark.slow
-
-EXAMPLE = Path(__file__).parents[4] / "examples" / "decoder.py"
-DENSE = {"layers": 24, "hidden": 512, "heads": 8, "kv_heads": 4, "ffn": 1536, "vocab": 4096}
-MIXTURE = {**DENSE, "layers": 6, "experts": 8, "moe_ffn": 256, "dense_layers": 2, "dense_ffn": 1024}
-UNEVEN = {**DENSE, "layers": 22, "ffn_kind": "gelu", "kv_heads": 8, "tied_embeddings": True}
-HUGE = {**DENSE, "layers": 40, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672}
-FEW_LAYERS = {**DENSE, "layers": 4}
 MODELS = (FEW_LAYERS, MIXTURE, DENSE, UNEVEN)
-BATCHES = np.array([1, 2, 4, 8])
-ANY_STEP = [Asked(nodes=1, bound_s=float("inf"))]
-SOFTWARE: tuple[tuple[Stack, Date | None], ...] = (
-    ("torch-eager", None),
-    ("megatron", None),
-    ("megatron", (2021, 6)),  # DeepSpeed's engine, whose buffers count, and a larger context.
-)
-
-
-def profiles_of(*models: dict) -> list[Profile]:
-    """Return the Profiles of models, all made by processes that load torch once."""
-    requests = [
-        ProfileRequest(
-            path=EXAMPLE,
-            params={"seq_len": 512, "ffn_kind": "swiglu", **params},
-            numerics=frozenset({"amp16", "fp32", "pure16"}),
-        )
-        for params in models
-    ]
-    made = profile_all(requests)
-    found = [made[request.key] for request in requests]
-    assert all(isinstance(one, Profile) for one in found), found
-    return [one for one in found if isinstance(one, Profile)]
 
 
 @pytest.fixture(scope="module")
@@ -98,63 +74,7 @@ def huge(profiles: list[Profile]) -> Profile:
 
 @pytest.fixture(scope="module")
 def sites() -> list[Site]:
-    """Return one node of a switch, of a slower link, and of a rack that is one domain."""
-    catalogue, found = load_catalogue(), []
-    for name in ("H100-80GB-SXM:8", "A100-40GB-SXM:8", "GB200:4"):
-        market = survey(catalogue, Machine(accelerators=(name,)), Question().money)
-        one = next(c for c in market.choices if c.instance.inter_link.bytes_per_s is not None)
-        found.append(
-            Site(
-                accelerator=one.accelerator,
-                per_node=int(one.instance.accelerators),
-                nodes=1,
-                intra_link=one.instance.intra_link,
-                inter_link=one.instance.inter_link,
-                link_domain=one.instance.link_domain_accelerators,
-            )
-        )
-    return found
-
-
-def predictor_of(
-    cache: ModelCache,
-    site: Site,
-    *nodes: int,
-    software: tuple[Stack, Date | None] = SOFTWARE[0],
-    **given: object,
-) -> SplitPredictor:
-    work = Work(global_batch=given.pop("global_batch", 64))  # pyright: ignore[reportArgumentType]
-    question = Question(
-        work=work,
-        machine=Machine(nodes=nodes),
-        choices=Choices(micro_batches=tuple(BATCHES.tolist())),
-    )
-    base = bases(software=software)[-1]
-    found = SplitPredictor.of(
-        cache, space_of(question, cache.profile), base, [Kind(site.per_node, site.domain)]
-    )
-    assert found is not None
-    return found
-
-
-OPTIMIZER: frozenset[Offloaded] = frozenset({"optimizer"})
-
-
-def bases(
-    offload: frozenset[Offloaded] = frozenset(),
-    software: tuple[Stack, Date | None] = SOFTWARE[0],
-) -> list[Setup]:
-    """Return the setups whose kernels differ: without casts and, for some torch layouts, with."""
-    base = Setup(
-        layout=Layout(),
-        precision="bf16-amp",
-        micro_batch=1,
-        stack=software[0],
-        software_date=software[1],
-        offload=offload,
-    )
-    without_casts = replace(base, autocast=False)
-    return [without_casts] if offload or software[0] == "megatron" else [without_casts, base]
+    return sites_of_one_node()
 
 
 @settings(max_examples=40)
@@ -192,142 +112,6 @@ def test_the_peaks_of_many_layouts_are_those_of_each(caches, data) -> None:
         for size, peak in zip(BATCHES.tolist(), peaks[way, 0, 0], strict=True):
             one = replace(setup, micro_batch=size, grad_accum=accum)
             assert peak == pytest.approx(memory_parts(cache, one).peak_bytes.item(), rel=1e-12)
-
-
-@settings(max_examples=5)
-@given(data=st.data())
-def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
-    """Brute force over every layout, policy and micro-batch, one setup at a time."""
-    cache, site = data.draw(st.sampled_from(caches[:2])), data.draw(st.sampled_from(sites[:2]))
-    batch = data.draw(st.sampled_from([8, 16, 24]))
-    site = with_memory(site, data.draw(st.sampled_from([1.0, 0.045, 0.03])))
-    max_oom = data.draw(st.sampled_from([0.4, 0.02, 0.001]))
-    offload = data.draw(st.sampled_from([frozenset(), OPTIMIZER]))
-    if offload:
-        site = replace(site, host_memory_bytes=data.draw(st.sampled_from([None, 2e9, 4e9])))
-    software = data.draw(st.sampled_from(SOFTWARE))
-    predictor = predictor_of(cache, site, 1, software=software, global_batch=batch)
-    tried_with = bases(offload, software)
-    (outcome,) = predictor.best(site, tried_with, ANY_STEP, max_oom=max_oom)
-    tried = tried_one_by_one(cache, site, predictor, batch, max_oom, tried_with[0])
-    assert outcome.fitting == len(tried)
-    if not tried:
-        assert outcome.found == ()
-        return
-    fastest = min(outcome.found, key=lambda one: one.step_s)
-    assert fastest.step_s == pytest.approx(min(tried), rel=nearness(fastest.recompute_share))
-    for one in outcome.found:
-        setup = replace(
-            one.base,
-            layout=one.layout,
-            micro_batch=one.micro_batch,
-            grad_accum=one.grad_accum,
-            recompute=one.recompute,
-            recompute_share=one.recompute_share,
-        )
-        near = nearness(one.recompute_share)
-        assert one.step_s == pytest.approx(planned_step_s(cache, site, setup), rel=near)
-        step = predict(cache.profile, site, setup, cache=cache).step_time_s
-        over_likely = mean_training_s(step) / step.value
-        assert one.over_likely == pytest.approx(over_likely, rel=max(near, 1e-9))
-
-
-def with_memory(site: Site, share: float) -> Site:
-    """Return a site whose devices have a share of their memory."""
-    visible = share * capacity_bytes(site.accelerator)
-    changed = site.accelerator.model_copy(update={"memory_visible_bytes": visible})
-    return replace(site, accelerator=changed)
-
-
-def tried_one_by_one(
-    cache: ModelCache,
-    site: Site,
-    predictor: SplitPredictor,
-    batch: int,
-    max_oom: float,
-    base: Setup,
-) -> list[float]:
-    """Return the step times of all setups that fit but for such a chance of running out."""
-    found = []
-    for layout in legal_layouts(
-        predictor.rows.limits, nodes=1, per_node=site.per_node, domain=site.domain
-    ):
-        if layout.tensor > 1 and not layout.sequence_parallel:
-            continue
-        for recompute in predictor.space.recomputes:
-            for size in BATCHES.tolist():
-                accum, rest = divmod(batch, size * layout.data)
-                whole = not rest and accum >= layout.pipeline
-                if not whole or (layout.virtual_stages > 1 and accum % layout.pipeline):
-                    continue
-                setup = replace(
-                    base,
-                    layout=layout,
-                    micro_batch=size,
-                    grad_accum=accum,
-                    recompute=recompute,
-                    autocast=casts_layers(base.stack, layout, base.offload),
-                )
-                if not is_safe(USUAL_FRAGMENTATION, cache, site, setup, max_oom):
-                    continue
-                found.append(step_parts(cache, site, setup).total_s.item())
-        found += some_layers_one_by_one(cache, site, layout, batch, max_oom, base)
-    return found
-
-
-def nearness(share: float) -> float:
-    """Return how near the search is to one prediction.
-
-    Where some layers are recomputed the slowest stage may be another than where all or none are.
-    """
-    return 1e-9 if share == 1 else 0.02
-
-
-def is_safe(
-    fragmentation: float, cache: ModelCache, site: Site, setup: Setup, max_oom: float
-) -> bool:
-    """Return whether a setup fits, were the pool so much larger than what it hands out."""
-    risk = oom_probability(
-        memory_parts(cache, setup).peak_bytes.item() * fragmentation,
-        framework_of(site, setup),
-        capacity_bytes=capacity_bytes(site.accelerator),
-        stack=setup.stack,
-        layout=setup.layout,
-    )
-    on_host = host_memory_of(cache, site, setup)
-    return risk <= max_oom and (not setup.offload or on_host.fits)
-
-
-def some_layers_one_by_one(
-    cache: ModelCache,
-    site: Site,
-    layout: Layout,
-    batch: int,
-    max_oom: float,
-    base: Setup,
-) -> list[float]:
-    """Return the step times with the fewest layers recomputed that fit, by trying 0, 1, 2 …"""
-    found = []
-    layers = equal_layers(cache.profile) // layout.pipeline
-    for size in BATCHES.tolist() if layers else []:
-        accum, rest = divmod(batch, size * layout.data)
-        whole = not rest and accum >= layout.pipeline
-        if not whole or (layout.virtual_stages > 1 and accum % layout.pipeline):
-            continue
-        for again in range(layers):
-            setup = replace(
-                base,
-                layout=layout,
-                micro_batch=size,
-                grad_accum=accum,
-                recompute="full" if again else "none",
-                recompute_share=again / layers if again else 1.0,
-                autocast=casts_layers(base.stack, layout, base.offload),
-            )
-            if is_safe(FRAGMENTATION, cache, site, setup, max_oom):
-                found += [step_parts(cache, site, setup).total_s.item()] if again else []
-                break
-    return found
 
 
 @settings(max_examples=10)
