@@ -54,13 +54,17 @@ class _Rule:
     source: str
 
 
-def global_batch_of(profile: Profile, work: Work, samples: float | None) -> AskedBatch:
+def global_batch_of(
+    profile: Profile, work: Work, samples: float | None, *, odd: int = 1
+) -> AskedBatch:
     """Return the global batch that all plans of a question have.
 
     Args:
         profile: the model.
         work: with the batch that was given, if one was.
         samples: how many the work is, where that does not depend on the batch; None: not known.
+        odd: by what the batch of a rule is to divide, beside powers of two: nodes that were asked
+            for, each of which takes as many samples.
 
     Raises:
         UsageError: the batch is given in tokens, and the file does not say how many a sample has.
@@ -72,12 +76,14 @@ def global_batch_of(profile: Profile, work: Work, samples: float | None) -> Aske
     if given is not None:
         return AskedBatch(samples=given, tokens=_tokens(given, per_sample), source="option")
     rule = _rule(profile)
-    size = _power_of_two(rule.samples)
+    odd = odd if odd <= rule.samples else 1
+    size = odd * _power_of_two(rule.samples / odd)
     most = size if samples is None else max(1, int(samples // FEWEST_STEPS))
-    words = rule.words
+    words = rule.words + (f", divisible by {odd}" if odd > 1 else "")
     if size > most:
-        size = 2 ** (most.bit_length() - 1)
-        words += f", less to leave {FEWEST_STEPS} steps"
+        odd = odd if odd <= most else 1
+        size = odd * 2 ** ((most // odd).bit_length() - 1)
+        words = f"{rule.words}, less to leave {FEWEST_STEPS} steps"
     return AskedBatch(
         samples=size,
         tokens=_tokens(size, per_sample),

@@ -104,9 +104,20 @@ def asked_batch(question: Question, profile: Profile) -> AskedBatch:
     made = choices.micro_batches and choices.grad_accums and choices.layouts
     if not given and (made or is_fixed(question.machine, choices)):
         return AskedBatch(source="layout")
-    batch = global_batch_of(profile, work, given_samples(work, profile.tokens_per_sample))
+    samples = given_samples(work, profile.tokens_per_sample)
+    batch = global_batch_of(profile, work, samples, odd=_odd_factor(question.machine.nodes))
     kept = kept_micro_batch(profile, choices, None)
     return batch if kept is None else _in_micro_batches(batch, kept)
+
+
+def _odd_factor(nodes: Sequence[int]) -> int:
+    """Return by what a batch divides, beside powers of two, that any of these nodes can share.
+
+    >>> _odd_factor([3]), _odd_factor([1, 6, 10]), _odd_factor([])
+    (3, 15, 1)
+    """
+    whole = math.lcm(*nodes)
+    return whole // (whole & -whole)
 
 
 def _in_micro_batches(batch: AskedBatch, size: int) -> AskedBatch:

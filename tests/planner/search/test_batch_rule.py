@@ -168,6 +168,20 @@ def test_what_an_rnn_reads_are_no_table_rows(
     assert global_batch_of(forecaster, Work(samples=1e9), 1e9).samples == samples
 
 
+@pytest.mark.parametrize(("odd", "samples"), [(1, 256), (3, 192), (5, 320), (15, 240), (999, 256)])
+def test_the_rule_divides_among_the_nodes_that_were_asked_for(
+    toy: Profile, odd: int, samples: int
+) -> None:
+    """On three nodes a batch of 256 left layouts alone that split the model in three."""
+    profile = language(toy, 5e8)
+    rule = global_batch_of(profile, Work(), None, odd=odd)
+    assert rule.samples == samples and rule.rule is not None
+    assert ("divisible by" in rule.rule) == (samples != 256)
+    few = global_batch_of(profile, Work(samples=1e5), 1e5, odd=odd)
+    assert few.samples is not None and few.samples <= 200
+    assert few.samples % (odd if odd < 200 else 1) == 0
+
+
 @given(samples=st.floats(1, 1e9))
 def test_the_rule_leaves_steps_enough(samples: float) -> None:
     profile = Profile.model_construct(

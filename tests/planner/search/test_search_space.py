@@ -236,3 +236,12 @@ def test_a_stack_that_drives_none_of_the_devices_is_refused_with_those_that_do()
     assert "--stack xla" in str(error.value)
     refuse_other_devices("xla", [gpu, tpu])
     refuse_other_devices("xla", [])
+
+
+def test_the_batch_of_the_rule_divides_among_the_nodes(toy: Profile) -> None:
+    given = Question(machine=Machine(nodes=(3,)), work=Work(global_batch=512))
+    assert space_of(given, toy).global_batch == 512
+    for nodes in ((3,), (5, 6), (1, 2, 4)):
+        batch = space_of(Question(machine=Machine(nodes=nodes)), toy).global_batch
+        assert batch is not None
+        assert all(batch % count == 0 for count in nodes)
