@@ -155,7 +155,7 @@ def run(args: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         if error.errno not in DISK_FULL:
-            raise
+            return _failed_call(error, args)
         _drop_output()
         where = f" writing {error.filename}" if error.filename else ""
         click.echo(f"Error: the disk is full{where}.\nTo fix: free some space.", err=True)
@@ -181,8 +181,26 @@ def _invoke(args: Sequence[str] | None) -> int:
     except OSError:
         raise
     except Exception as error:
-        return _own_fault(error, verbose=bool({"-v", "--verbose"} & {*(given or sys.argv[1:])}))
+        return _own_fault(error, verbose=_is_verbose(given))
     return code if isinstance(code, int) else 0
+
+
+def _failed_call(error: OSError, args: Sequence[str] | None) -> int:
+    """Print what the system refused, where nothing that is nearer to it did."""
+    try:
+        os.getcwd()
+    except OSError:
+        click.echo(
+            "Error: the folder where this is run is not there any more.\n"
+            "To fix: change to one that is, as with `cd ..`.",
+            err=True,
+        )
+        return 2
+    return _own_fault(error, verbose=_is_verbose(args))
+
+
+def _is_verbose(args: Sequence[str] | None) -> bool:
+    return bool({"-v", "--verbose"} & {*(args or sys.argv[1:])})
 
 
 def _own_fault(error: Exception, *, verbose: bool) -> int:

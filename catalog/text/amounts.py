@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
-from ..units import SECONDS_PER_HOUR
+from ..units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 LARGEST_COUNT = 1e18
 LARGEST_WHOLE_COUNT = 1e12
@@ -13,6 +13,8 @@ LARGEST_WHOLE_COUNT = 1e12
 LARGEST_USD = Decimal(10) ** 15
 """Sums of these stay exact to the cent in 28 digits, multiplied by a number of six decimals too."""
 COUNT_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+LONGEST_YEARS = 100
+"""Of a span of time: what is reckoned from now has to end before the calendar of Python does."""
 DURATION_UNITS_S = {
     "s": 1,
     "min": 60,
@@ -68,6 +70,8 @@ def parse_duration_s(value: object, *, bare_unit: str | None = None) -> float:
     seconds = float(match[1]) * DURATION_UNITS_S[unit]
     if seconds <= 0:
         raise ValueError(f"{value!r} is not above zero.")
+    if seconds > LONGEST_YEARS * HOURS_PER_YEAR * SECONDS_PER_HOUR:
+        raise ValueError(f"{value!r} is too long; at most {LONGEST_YEARS} years are taken.")
     return seconds
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path, PurePosixPath
 
 from ...catalog.errors import LimitError, NoFeasiblePlanError, UsageError
 from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.launch_cost import LaunchCost
 from ...planner.plan.plan import Plan
 from ...profiles.user_model.spec import ModelSpec
+from ..frameworks.command import parse_command
 from ..skypilot.placement import NO_BUCKETS
 from .missing import MissingError, list_of_packages, place_for_results, refuse_all
 from .project import Project, needed_packages
@@ -40,18 +43,9 @@ def refuse_request(
     _refuse_unrunnable(plan, request)
     for option, text in (("--command", request.command), ("--setup", request.setup)):
         refuse_keys(text or "", option)  # First: what follows may repeat the line that was typed.
+    _refuse_for_own_script(request)
     refuse_all([lambda: _refuse_loss(plan, request), *needs], later=later)
     refuse_repeats(request.data)
-    if request.guard.smoke and request.command is not None:
-        raise UsageError(
-            "--smoke ends after the first steps, and nobody knows the steps of your own script.",
-            fix="leave --smoke out, and give --max-cost or --max-hours to end it.",
-        )
-    if request.synthetic and request.command is not None:
-        raise UsageError(
-            "--synthetic is for gpuplan's own runner; your own script reads its own data.",
-            fix="leave --synthetic out.",
-        )
 
 
 def refuse_unmounted(cloud: str, request: LaunchRequest) -> None:
@@ -158,6 +152,64 @@ def refuse_missing_packages(
             " packages to install.",
             fix="write a requirements.txt there, or give --setup or --image docker:….",
             commands=list_of_packages(needed, project.workdir),
+        )
+
+
+def refuse_missing_script(project: Project, request: LaunchRequest) -> None:
+    """Refuse a script that no node would find, before one is paid for.
+
+    One that set-up or an image brings is not looked for, and an absolute path is that of a node.
+
+    Raises:
+        UsageError: it is not in the folder that is sent.
+    """
+    if request.command is None:
+        return
+    target = parse_command(request.command)
+    brings_own = request.setup is not None or (request.image or "").startswith("docker:")
+    if target.kind != "script" or brings_own or PurePosixPath(target.name).is_absolute():
+        return
+    if not (project.workdir / target.name).is_file():
+        raise MissingError(
+            f"There is no script {target.name!r} in {project.workdir}, the folder that is sent to"
+            " the nodes and that the command runs in.",
+            fix="give its path from there, or --workdir the folder where it is.",
+        )
+
+
+def refuse_unwritable_fetch(request: LaunchRequest) -> None:
+    """Refuse a folder that results could not be brought to, while nothing is paid for yet.
+
+    Raises:
+        UsageError: it cannot be made, or nothing may be written in it.
+    """
+    if request.fetch is None:
+        return
+    folder = Path(request.fetch)
+    nearest = next((one for one in (folder, *folder.parents) if one.exists()), None)
+    if nearest is None or not nearest.is_dir():
+        why = "is a file" if nearest is not None else "is not there"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        why = "may not be written in"
+    else:
+        return
+    raise MissingError(
+        f"Results cannot be brought to {folder}: {nearest or folder} {why}.",
+        fix="give --fetch a folder that you may write to.",
+    )
+
+
+def _refuse_for_own_script(request: LaunchRequest) -> None:
+    """Refuse what is for gpuplan's own loop beside a script of the user's own."""
+    if request.guard.smoke and request.command is not None:
+        raise UsageError(
+            "--smoke ends after the first steps, and nobody knows the steps of your own script.",
+            fix="leave --smoke out, and give --max-cost or --max-hours to end it.",
+        )
+    if request.synthetic and request.command is not None:
+        raise UsageError(
+            "--synthetic is for gpuplan's own runner; your own script reads its own data.",
+            fix="leave --synthetic out.",
         )
 
 

@@ -48,10 +48,12 @@ from .notes import launch_notes, term_text
 from .plan_choice import refuse_stale
 from .preflight import (
     refuse_missing_packages,
+    refuse_missing_script,
     refuse_over_budget,
     refuse_past_deadline,
     refuse_request,
     refuse_unmounted,
+    refuse_unwritable_fetch,
 )
 from .prepared import Prepared
 from .project import Project
@@ -176,7 +178,7 @@ def prepare(
         notes=(
             *project.notes,
             *task.notes,
-            *_trainer_notes(spec if job is not None else None),
+            *_trainer_notes(spec, job, request),
             *machines.late,
             *launch_notes(
                 plan,
@@ -199,9 +201,14 @@ def prepare(
     )
 
 
-def _trainer_notes(spec: ModelSpec | None) -> tuple[str, ...]:
-    words = None if spec is None else trainer_words(spec)
-    return () if words is None else (words,)
+def _trainer_notes(
+    spec: ModelSpec | None, job: Job | None, request: LaunchRequest
+) -> tuple[str, ...]:
+    """Return what the loop here makes of a file's Trainer and of a warm-up that never ends."""
+    if spec is None or job is None:
+        return ()
+    warm_up = None if request.guard.smoke else job.training.warm_up_words(job.steps)
+    return tuple(words for words in (trainer_words(spec), warm_up) if words is not None)
 
 
 def _network_notes(plan: Plan, machines: Bought, interfaces: Interfaces | None) -> tuple[str, ...]:
@@ -321,12 +328,16 @@ def _needs(
     spec: ModelSpec | None, project: Project, request: LaunchRequest, plan: Plan
 ) -> list[Callable[[], object]]:
     """Return the checks of what the job needs of the project's and the model's files."""
-    torch = lambda: refuse_torch(project.environment, request)  # noqa: E731
+    always: list[Callable[[], object]] = [
+        lambda: refuse_torch(project.environment, request),
+        lambda: refuse_unwritable_fetch(request),
+        lambda: refuse_missing_script(project, request),
+    ]
     if request.command is not None or spec is None:
-        return [torch]
+        return always
     synthetic, smoke = request.synthetic, request.guard.smoke
     needs: list[Callable[[], object]] = [
-        torch,
+        *always,
         lambda: refuse_unreadable_source(spec),
         lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
         lambda: refuse_missing_packages(spec, project, request),

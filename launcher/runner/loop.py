@@ -329,6 +329,9 @@ class Loop:
     def _open_schedule(self) -> Schedule:
         job, workload = self._job, self._workload
         own = workload.build_scheduler is not None
+        words = job.training.warm_up_words(job.steps)
+        if words is not None and self._processes.is_first:
+            say(f"warning: {words}")
         return open_schedule(
             workload,
             self._trainer.optimizer,

@@ -75,3 +75,13 @@ class TrainingOptions:
                 f"--profile-steps {asked[0]}:{asked[1]} begins after the last of {steps:,} steps.",
                 fix="profile earlier steps, behind the first three, or give more --steps.",
             )
+
+    def warm_up_words(self, steps: int) -> str | None:
+        """Return what becomes of a warm-up that a run of so many steps does not end, in words."""
+        if self.warmup_steps <= steps:
+            return None
+        return (
+            f"the warm-up of {self.warmup_steps:,} steps is longer than the run: after its"
+            f" {steps:,} steps the learning rate is {steps / self.warmup_steps:.2g} of the"
+            " optimizer's own"
+        )

@@ -156,7 +156,14 @@ class SkyEngine:
 
     def copy_back(self, cluster: str, source: str, target: Path) -> None:
         """Bring what is in a folder of the first node into a local one."""
-        target.mkdir(parents=True, exist_ok=True)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(
+                f"The results cannot be brought to {target}: {error.strerror}.",
+                fix="the machines are still there: make that folder writable and try again, or"
+                f" take the results with `rsync -a {cluster}:{source}/ FOLDER/`.",
+            ) from None
         line = ["rsync", "-a", "--partial", f"{cluster}:{source.rstrip('/')}/", f"{target}/"]
         done = self._over_ssh(cluster, line)
         if done.returncode != 0:

@@ -140,6 +140,30 @@ def test_a_full_disk_is_one_message(require) -> None:
     assert done.stderr == "Error: the disk is full.\nTo fix: free some space.\n"
 
 
+def test_a_folder_that_is_gone_is_one_message(
+    require, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require("posix", "elsewhere a folder that is in use stays")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert run(["launch", "--outputs", "s3://bucket/runs", "--dryrun"]) == 2
+    assert "is not there any more.\nTo fix: change to one" in capsys.readouterr().err
+
+
+def test_what_the_system_refuses_gives_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_args: object, **_named: object) -> None:
+        raise PermissionError(13, "Permission denied", "/somewhere")
+
+    monkeypatch.setattr(main_module.cli, "main", refused)
+    assert run([]) == 1
+    said = capsys.readouterr().err
+    assert "PermissionError: [Errno 13] Permission denied: '/somewhere'" in said
+    assert "Traceback" not in said
+
+
 def test_a_command_ends_without_taking_modules_apart() -> None:
     done = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True)
     lines = done.stdout.splitlines()

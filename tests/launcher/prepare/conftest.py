@@ -12,4 +12,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text("import parts\n" + MODEL)
     (tmp_path / "parts.py").write_text("SIZE = 1\n")
+    (tmp_path / "train.py").write_text("")
     return tmp_path

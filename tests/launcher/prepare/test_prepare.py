@@ -342,6 +342,40 @@ def test_checkpoints_are_as_frequent_as_costs_least_and_stops_are_in_the_cost(
     assert more["failures and restarts"] > lost["failures and restarts"]
 
 
+def test_a_warm_up_that_never_ends_is_said_before_it_is_paid_for(folder: Path) -> None:
+    words = "the warm-up of 30,000 steps is longer than the run"
+    long = LaunchRequest(outputs=BUCKET, training=TrainingOptions(warmup_steps=30_000))
+    assert any(words in note for note in prepared(given_plan(), long).notes)
+    short = replace(long, training=TrainingOptions(warmup_steps=30))
+    smoke = replace(long, guard=GuardRequest(smoke=True))
+    for request in (short, smoke):
+        assert not any("warm-up" in note for note in prepared(given_plan(), request).notes)
+
+
+@pytest.mark.parametrize("command", ["runs/train.py --lr 1", "python trian.py"])
+def test_a_script_that_no_node_would_find_is_refused(folder: Path, command: str) -> None:
+    own = LaunchRequest(outputs=BUCKET, command=command, framework="torchrun")
+    with pytest.raises(UsageError, match="There is no script '(runs/train|trian).py' in"):
+        prepared(given_plan(), own)
+    for brought in (replace(own, setup="git clone x ."), replace(own, image="docker:a/b")):
+        assert prepared(given_plan(), brought).job is None
+    for found in ("/opt/train.py", "-m trian", "train.py --lr 1", "bash run.sh"):
+        assert prepared(given_plan(), replace(own, command=found)).job is None
+
+
+def test_a_folder_that_takes_no_results_is_refused_before_there_are_any(
+    folder: Path, require, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("posix", "permissions are those of POSIX")
+    (folder / "file").write_text("")
+    with pytest.raises(UsageError, match=f"to {folder}/file/runs: {folder}/file is a file"):
+        prepared(given_plan(), LaunchRequest(fetch=f"{folder}/file/runs"))
+    with monkeypatch.context() as here, pytest.raises(UsageError, match="may not be written in"):
+        here.setattr(os, "access", lambda path, _mode: Path(path) != folder)
+        prepared(given_plan(), LaunchRequest(fetch=f"{folder}/new/runs"))
+    assert prepared(given_plan(), LaunchRequest(fetch=f"{folder}/new/runs")).job is not None
+
+
 @pytest.mark.slow
 def test_a_step_that_fails_on_a_gpu_is_refused_before_it_is_paid_for(folder: Path) -> None:
     text = (folder / "net.py").read_text()

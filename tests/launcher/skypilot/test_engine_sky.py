@@ -326,3 +326,10 @@ def test_only_launches_of_this_name_count_as_its_requests(sky: Any) -> None:
     found = SkyEngine().requests("gp-net-1")
     assert [one.status for one in found] == ["running", "failed"]
     assert [one.request_id for one in SkyEngine().requests("gp-net-2")] == ["jobs.launch-40.0"]
+
+
+def test_a_folder_that_takes_no_results_is_no_fault_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngineError, match="cannot be brought to") as found:
+        SkyEngine().copy_back("gp-net", "results", tmp_path / "file" / "runs")
+    assert "the machines are still there" in (found.value.fix or "")
