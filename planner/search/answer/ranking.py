@@ -73,6 +73,9 @@ def rank(
     dear: list[Candidate] = []
     if question.top is not None and sort != "carbon":
         ordered, dear = _without_the_dear(ordered, stands_apart)
+        if question.machine.accelerators:
+            # Whoever names several compares them.
+            ordered, dear = _with_each_device(ordered, dear)
     own = [one for one in ordered if not stands_apart(one)]
     apart = [one for one in ordered if stands_apart(one)]
     top = question.top or MOST_PLANS
@@ -149,6 +152,16 @@ def _without_the_dear(
     limit = HIDDEN_ABOVE * min(safe or [one.usd for one in own], default=float("inf"))
     near = [one for one in ordered if one.usd <= limit]
     return near, [one for one in ordered if one.usd > limit]
+
+
+def _with_each_device(
+    near: list[Candidate], dear: list[Candidate]
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return both lists, with those of devices that the first has not at its end."""
+    known = {one.one_node.accelerator.name for one in near}
+    returned = [one for one in dear if one.one_node.accelerator.name not in known]
+    left = {id(one) for one in returned}
+    return [*near, *returned], [one for one in dear if id(one) not in left]
 
 
 def _best_of_groups(

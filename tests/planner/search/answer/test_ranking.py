@@ -62,6 +62,22 @@ def test_host_processors_that_are_asked_for_are_shown_whatever_they_cost(
     assert cpu > HIDDEN_ABOVE * device, "a device as dear would not be shown"
 
 
+def test_an_accelerator_that_is_named_has_a_row_whatever_it_costs(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    """An answer about "V100,T4" had no word on the T4."""
+    question = Question(
+        machine=Machine(accelerators=("V100", "T4", "H100"), max_nodes=1),
+        choices=Choices(recomputes=("none",)),
+        work=Work(tokens=1e10, global_batch=64),
+        top=10,
+    )
+    plans = search(question, make_decoder(layers=12, hidden=1024), load_catalogue()).plans
+    costs = {plan.offer.accelerator: cost_of(plan) or 0.0 for plan in plans}
+    assert {name.split("-")[0] for name in costs} == {"V100", "T4", "H100"}
+    assert max(costs.values()) > HIDDEN_ABOVE * min(costs.values())
+
+
 @pytest.mark.parametrize(
     ("most_nodes", "deadline_days", "is_left_out"),
     [(64, None, True), (64, 4000, False), (1, None, False)],
