@@ -237,6 +237,8 @@ def down(
         record,
         "stopped" if had_machines else "cancelled",
         why if had_machines else "taken back before any machine was there",
+        # Of a managed job nobody knows how long it had machines, if it found any.
+        is_bound=record.managed and had_machines,
     )
 
 

@@ -84,12 +84,14 @@ def test_its_controller_alone_is_counted_where_that_is_known(
 
 
 @pytest.mark.parametrize("close", [taken_back, cancelled_elsewhere, guarded])
-def test_where_it_is_not_known_it_counts_as_if_machines_had_been_there(
+def test_a_wait_that_began_counts_at_most_as_if_machines_had_been_there(
     context: LaunchContext, engine: FakeEngine, tmp_path: Path, close: Close
 ) -> None:
     ended = close(context, engine, waiting(context, engine, tmp_path, is_unasked=False))
 
     assert spent_usd(ended, now=engine.clock()) > Decimal(72)
+    assert ended.last is not None and ended.last.is_bound
+    assert "at most" in closing_line(ended, now=engine.clock())
 
 
 def test_an_engine_that_says_nothing_afterwards_leaves_it_a_bound(
