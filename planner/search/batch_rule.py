@@ -101,7 +101,15 @@ def _samples_near(tokens: float, per_sample: float | None) -> int:
             " sample has.",
             fix="set TOKENS_PER_SAMPLE in the file, or give --global-batch in samples.",
         )
-    exact = tokens / per_sample
+    return evenly_near(tokens / per_sample)
+
+
+def evenly_near(exact: float) -> int:
+    """Return the number within `NEAR` of another that divides by the largest power of two.
+
+    >>> evenly_near(244.1), evenly_near(21.3)
+    (256, 22)
+    """
     for exponent in range(max(0, int(exact).bit_length()), -1, -1):
         step = 2**exponent
         near = max(1, round(exact / step)) * step

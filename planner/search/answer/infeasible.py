@@ -16,6 +16,7 @@ from ...cost.whole_job import start_up_s
 from ...hardware.device import peak_flops, supported_precisions
 from ...plan.plan import Plan
 from ...plan.question import Choices, Question
+from ..batch_rule import evenly_near
 from ..candidate import Candidate
 from ..machines.offers import Market
 from ..machines.runs_here import stands_apart, torch_build_of, why_not_run
@@ -300,7 +301,8 @@ def _global_batch(space: Space, market: Market) -> Iterator[str]:
     if wanted % smallest:
         yield (
             f"a global batch of {wanted:,} is not a multiple of {smallest:,}, the samples that the"
-            f" ranks take at once: give --global-batch a multiple of {smallest:,}"
+            f" ranks take at once: give --global-batch a multiple of {smallest:,}, such as"
+            f" {evenly_near(wanted / smallest) * smallest:,}"
         )
 
 

@@ -41,7 +41,9 @@ def test_a_precision_without_units_is_told_those_of_the_device(toy: Profile) -> 
 
 def test_an_indivisible_batch_is_told_what_divides(toy: Profile) -> None:
     question = Question(machine=replace(H100, nodes=(2,)), work=Work(global_batch=7))
-    assert "give --global-batch a multiple of 16" in notes_of(toy, question)
+    assert "give --global-batch a multiple of 16, such as 16" in notes_of(toy, question)
+    three = Question(machine=replace(H100, nodes=(3,)), work=Work(global_batch=512))
+    assert "a multiple of 24, such as 528" in notes_of(toy, three)
 
 
 @pytest.mark.parametrize("precision", ["bf16-amp", "fp32"])
