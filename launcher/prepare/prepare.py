@@ -42,6 +42,7 @@ from ..store.sourced_plan import SourcedPlan
 from ..trainer_arguments import trainer_words
 from ..training_data import launched_data, refuse_unreadable_source
 from ..upload import measure
+from .loss_seen import loss_notes
 from .missing import keys_here, needs_here
 from .money.purchase import Bought, bought, held_to_terms
 from .notes import launch_notes, term_text
@@ -178,7 +179,7 @@ def prepare(
         notes=(
             *project.notes,
             *task.notes,
-            *_trainer_notes(spec, job, request),
+            *_trainer_notes(given, spec, job, request),
             *machines.late,
             *launch_notes(
                 plan,
@@ -202,13 +203,15 @@ def prepare(
 
 
 def _trainer_notes(
-    spec: ModelSpec | None, job: Job | None, request: LaunchRequest
+    given: SourcedPlan, spec: ModelSpec | None, job: Job | None, request: LaunchRequest
 ) -> tuple[str, ...]:
-    """Return what the loop here makes of a file's Trainer and of a warm-up that never ends."""
+    """Return what the loop here makes of a file's Trainer, of its loss and of a long warm-up."""
     if spec is None or job is None:
         return ()
     warm_up = None if request.guard.smoke else job.training.warm_up_words(job.steps)
-    return tuple(words for words in (trainer_words(spec), warm_up) if words is not None)
+    parameters = None if given.workload is None else given.workload.parameters
+    of_loss = loss_notes(spec, given.plan, parameters)
+    return tuple(words for words in (trainer_words(spec), warm_up, *of_loss) if words is not None)
 
 
 def _network_notes(plan: Plan, machines: Bought, interfaces: Interfaces | None) -> tuple[str, ...]:

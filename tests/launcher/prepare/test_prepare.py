@@ -377,6 +377,20 @@ def test_a_folder_that_takes_no_results_is_refused_before_there_are_any(
 
 
 @pytest.mark.slow
+def test_a_loss_that_is_a_sum_is_said_before_it_is_paid_for(folder: Path) -> None:
+    words = "compute_loss() gives a sum over the samples of its batch"
+    text = (folder / "net.py").read_text()
+    for changed, is_said in ((".sum()", True), (".sum() / len(batch[0])", False)):
+        (folder / "net.py").write_text(text.replace(".mean()", changed))
+        given = given_plan()
+        assert given.estimate is not None and given.workload is not None
+        small = given.workload.model_copy(update={"parameters": 9})
+        given = replace(given, estimate=given.estimate.model_copy(update={"workload": small}))
+        assert any(words in note for note in prepared(given).notes) == is_said
+        assert not any(words in note for note in prepared(given_plan()).notes), "it is large"
+
+
+@pytest.mark.slow
 def test_a_step_that_fails_on_a_gpu_is_refused_before_it_is_paid_for(folder: Path) -> None:
     text = (folder / "net.py").read_text()
     mixed = "return (model(*batch) * torch.arange(len(batch[0]))[:, None]).mean()"
