@@ -115,6 +115,8 @@ def _leaf(small: object, large: object, copies: int) -> object:
         return small
     if len(grown) > 1 or 2 * small.shape[grown[0]] != large.shape[grown[0]]:
         raise ValueError("a batch does not grow as its samples do")
+    if grown[0] and not small.is_floating_point():
+        raise ValueError("places of other samples, such as edges of a graph, cannot be repeated")
     return torch.cat([small] * copies, dim=grown[0])
 
 

@@ -59,6 +59,21 @@ def test_weights_that_are_not_here_yet_are_left_alone() -> None:
     assert not sums_samples(workload, model)
 
 
+def test_edges_between_samples_are_not_repeated(tmp_path: Path) -> None:
+    # Repeated edges lead to the first copy of their nodes, and add up there.
+    file = tmp_path / "graph.py"
+    file.write_text(
+        "import torch\n"
+        "def build_model():\n    return torch.nn.Linear(3, 1)\n"
+        "def make_batch(size):\n"
+        "    return torch.zeros(size, 3), torch.zeros(2, 4 * size, dtype=torch.long)\n"
+        "def compute_loss(model, batch):\n"
+        "    return (model(batch[0]).mean() + len(batch[1][0])).sum()\n"
+    )
+    workload = load_workload(parse_model_spec(str(file)))
+    assert not sums_samples(workload, workload.build_model())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("micro", "accum", "loss", "is_named"),
