@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 from .renting import priced as priced
 from .renting import rent as rent
@@ -225,10 +225,19 @@ def _wanted(
     outcomes: Iterable[str],
     since_s: float | None,
 ) -> Wanted:
+    from ..catalog.errors import UsageError, did_you_mean
+    from ..launcher.store.launch_record import Outcome
     from ..launcher.store.launch_sums import Wanted
 
+    outcomes, known = tuple(outcomes), ("open", *get_args(Outcome))
+    for one in outcomes:
+        if one not in known:
+            raise UsageError(
+                f"No launch ends with the outcome {one!r}.{did_you_mean(one, known)}",
+                fix=f"take one of {', '.join(known)}.",
+            )
     since = None if since_s is None else context.now() - timedelta(seconds=since_s)
-    return Wanted(project=project, owner=owner, outcomes=tuple(outcomes), since=since)
+    return Wanted(project=project, owner=owner, outcomes=outcomes, since=since)
 
 
 def burn_down(context: LaunchContext, record: LaunchRecord) -> BurnDown:

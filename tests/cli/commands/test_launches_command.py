@@ -395,3 +395,10 @@ def test_with_nothing_open_skypilot_is_not_asked(capsys) -> None:
     assert run(["status"]) == 0
     assert "no launch costs money" in capsys.readouterr().out
     assert run(["history"]) == 0
+
+
+def test_an_outcome_that_there_is_not_is_no_empty_list(capsys) -> None:
+    assert run(["history", "--outcome", "suceeded"]) == 2
+    said = capsys.readouterr().err
+    assert "No launch ends with the outcome 'suceeded'. Did you mean succeeded?" in said
+    assert run(["history", "--outcome", "open", "--outcome", "no-capacity"]) == 0
