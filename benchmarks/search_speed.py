@@ -7,6 +7,7 @@ are the processor's, which other work on the machine hardly changes, unless they
 those on the wall. docs/benchmarks.md says what came out.
 
     python benchmarks/search_speed.py [--nodes 1,8,64,512] [--accelerators H100:8,…]
+        [--sellers verda aws aws,gcp,azure]
 """
 
 from __future__ import annotations
@@ -44,6 +45,17 @@ LOOP_S = 5.0
 """How long the plain loop runs."""
 REPEATS = 50
 MOST_NODES = 512
+BARS_A_SECOND = 2
+HEADINGS = (
+    "nodes to",
+    "machines sold",
+    "processor s",
+    "",
+    "candidates",
+    "a second",
+    "split, timed",
+    "peak memory",
+)
 
 
 def main() -> None:
@@ -51,6 +63,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", default="1,8,64", help="largest node counts, comma-separated")
     parser.add_argument("--accelerators", default="", help="only these, comma-separated")
+    parser.add_argument(
+        "--sellers", nargs="*", default=[], help="machines of these alone, on the last of --nodes"
+    )
     options = parser.parse_args()
     words = (word.partition("=") for word in LLAMA_70B.split())
     params: dict[str, object] = {name: int(value) for name, _, value in words}
@@ -58,10 +73,14 @@ def main() -> None:
     profile = make_profile(spec, numerics=("amp16", "fp32", "pure16"))
     warm_speed(profile)
     named = tuple(name for name in options.accelerators.split(",") if name)
-    print("\n| nodes to | processor s | candidates | a second | split, timed | peak memory |")
-    print("|---:|---:|---:|---:|---:|---:|")
-    for nodes in map(int, options.nodes.split(",")):
-        print(growth_row(profile, nodes, named), flush=True)
+    nodes = [int(count) for count in options.nodes.split(",")]
+    machines = [Machine(max_nodes=count, accelerators=named) for count in nodes]
+    for sellers in options.sellers:
+        providers = tuple(sellers.split(","))
+        machines.append(Machine(max_nodes=nodes[-1], accelerators=named, providers=providers))
+    print(f"\n| {' | '.join(HEADINGS)} |\n|---:|---:|---:|:---|---:|---:|---:|---:|")
+    for machine in machines:
+        print(growth_row(profile, machine), flush=True)
 
 
 def warm_speed(profile: Profile) -> None:
@@ -132,9 +151,8 @@ def one_node(name: str) -> Site:
     )
 
 
-def growth_row(profile: Profile, nodes: int, accelerators: tuple[str, ...]) -> str:
+def growth_row(profile: Profile, machine: Machine) -> str:
     """Return the row of one search with everything made anew but the traced profile."""
-    machine = Machine(max_nodes=nodes, accelerators=accelerators)
     question = Question(machine=machine, work=Work(global_batch=GLOBAL_BATCH))
     market = survey(load_catalogue(), machine, question.money)
     sweep = Sweep(question, ModelCache(profile), space_of(question, profile), market)
@@ -143,8 +161,10 @@ def growth_row(profile: Profile, nodes: int, accelerators: tuple[str, ...]) -> s
     seconds = time.process_time() - began
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     cells = (
-        f"{nodes:,}",
-        f"{seconds:.2f}",
+        f"{machine.max_nodes:,}",
+        f"{len(market.choices):,}",
+        f"{seconds:.1f}",
+        "█" * max(1, round(BARS_A_SECOND * seconds)),
         f"{sweep.tried:,}",
         f"{sweep.tried / seconds:,.0f}",
         f"{sweep.timed:,}",
