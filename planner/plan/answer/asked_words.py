@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ....catalog.errors import UsageError
@@ -65,7 +65,7 @@ def limit_items(asked: AskedQuestion) -> list[str]:
         "jurisdiction": machine.jurisdictions,
         "accelerator": machine.accelerators,
         "instance": machine.instances,
-        "nodes": tuple(f"{count} node{'' if count == 1 else 's'}" for count in machine.nodes),
+        "nodes": _nodes(machine.nodes),
     }
     for name, values in named.items():
         if values:
@@ -75,6 +75,19 @@ def limit_items(asked: AskedQuestion) -> list[str]:
     if asked.sort == "carbon":
         items.append("ordered by kg CO2e, unknown last")
     return items
+
+
+def _nodes(counts: Sequence[int]) -> tuple[str, ...]:
+    """Return numbers of nodes as one item.
+
+    >>> _nodes([1]), _nodes([1, 2, 4]), _nodes([])
+    (('1 node',), ('1, 2 or 4 nodes',), ())
+    """
+    if not counts:
+        return ()
+    *others, last = map(str, counts)
+    text = f"{', '.join(others)} or {last}" if others else last
+    return (f"{text} node{'' if text == '1' else 's'}",)
 
 
 def _work(asked: AskedQuestion) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import pytest
 from answers import make_ranked_estimate
 
-from gpuplan.planner.plan.answer.asked_words import work_items
+from gpuplan.planner.plan.answer.asked_words import limit_items, work_items
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,14 @@ def test_a_param_of_a_rule_is_told_from_one_that_was_given() -> None:
     update = {"params": {"seq_len": 512, "layers": 2}, "param_rules": {"seq_len": "as T5 was"}}
     items = work_items(asked.model_copy(update=update), None)
     assert items[:2] == ["seq_len=512 (as T5 was)", "layers=2"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "item"), [((3,), "3 nodes"), ((1, 3), "1 or 3 nodes"), ((1,), "1 node")]
+)
+def test_several_numbers_of_nodes_are_one_item(nodes: tuple[int, ...], item: str) -> None:
+    """It was "1 node,3 nodes"."""
+    asked = make_ranked_estimate().question
+    assert asked is not None
+    machine = asked.machine.model_copy(update={"nodes": nodes})
+    assert item in limit_items(asked.model_copy(update={"machine": machine}))
