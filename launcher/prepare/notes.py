@@ -5,6 +5,7 @@ Pure: nothing is read, written or asked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from ...catalog.terms.addresses import PUBLIC_IPV4_USD_PER_HOUR
@@ -12,7 +13,7 @@ from ...catalog.text.money import format_money
 from ...catalog.text.quantity import format_duration
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
-from ...planner.cost.beside_machines.beside import AROUND_LINES, at_price
+from ...planner.cost.beside_machines.beside import AROUND_LINES, at_price, total_usd
 from ...planner.cost.beside_machines.data_cost import data_lines
 from ...planner.cost.run_cost import CENT
 from ...planner.goodput.expected_run import ExpectedRun
@@ -138,11 +139,21 @@ def _not_counted(
         items += _addresses(plan, bought)
     notes = (
         "disks, buckets and traffic between regions are not in these sums"
-        + (f": {', '.join(items)}" if items else ""),
+        + (f": {', '.join(items)}" if items else "")
+        + _in_all(bought, lines),
     )
     if billing is None or billing.billing_increment_s is None:
         notes += (f"what {plan.offer.provider} rounds its bills to is not known",)
     return notes
+
+
+def _in_all(bought: Bought, lines: Sequence[DataLine]) -> str:
+    """Return what a launch is expected to cost with what is surely paid beside it, as estimated."""
+    sure = [one for one in lines if one.is_certain and one.usd]
+    if bought.cost.usd_expected is None or not sure:
+        return ""
+    usd = total_usd(bought.cost.lines, sure)
+    return f"; with {', '.join(one.name for one in sure)} ${usd:,.2f} are expected"
 
 
 def _addresses(plan: Plan, bought: Bought) -> list[str]:

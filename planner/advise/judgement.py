@@ -62,7 +62,8 @@ def cost_of(plan: Plan) -> Span | None:
     if job is not None:
         if job.usd is None or job.usd_low is None or job.usd_high is None or not job.usd:
             return None
-        return Span(float(job.usd), float(job.usd_low), float(job.usd_high))
+        ends = (job.usd, job.usd_low, job.usd_high)
+        return Span(*(float(usd + job.beside_usd) for usd in ends))
     if not plan.usd_per_hour:
         return None
     time_s = time_of(plan)

@@ -371,6 +371,9 @@ class WholeJob(FrozenModel):
     """High end of the 80 % interval, US dollars."""
     spot_usd: Usd | None = None
     """US dollars on the spot market of the plan's region, its interruptions counted."""
+    spot_total_usd: Usd | None = None
+    """The same with what is surely paid beside such machines and whose price is known: SkyPilot's
+    controller for one. None in plans of versions that did not count it."""
     spot_price: SpotPriceRange | None = None
     """How far the price of a spot plan moves, which its interval holds; None where that is not
     known, or it is no spot plan."""
@@ -387,4 +390,14 @@ class WholeJob(FrozenModel):
     more than is shown."""
     dataset_usd: Usd = Decimal(0)
     """US dollars of the data set among these lines, as far as they are known: those that the user
-    has stated the size of. They are shown with the cost, and plans are ordered by both."""
+    has stated the size of."""
+
+    @property
+    def beside_usd(self) -> Decimal:
+        """What is surely paid beside the machines, as far as it is known.
+
+        It is shown with their cost, and plans are ordered by both.
+        """
+        if self.total_usd is None or self.usd is None:
+            return self.dataset_usd
+        return self.total_usd - self.usd

@@ -237,11 +237,14 @@ class Plan(FrozenModel):
 
     @property
     def usd_ends(self) -> tuple[float | None, float | None, float | None]:
-        """Low end, likely value and high end of the cost, US dollars, with a data set's."""
+        """Low end, likely value and high end of the cost, US dollars.
+
+        With what is surely paid beside the machines.
+        """
         job = self.job
         if job is None:
             return None, None, None
-        more = 0.0 if self.whole_job is None else float(self.whole_job.dataset_usd)
+        more = 0.0 if self.whole_job is None else float(self.whole_job.beside_usd)
         ends = (None if usd is None else float(usd) for usd in (job.usd_low, job.usd, job.usd_high))
         low, likely, high = (None if usd is None else usd + more for usd in ends)
         return low, likely, high

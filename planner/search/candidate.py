@@ -11,6 +11,7 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
+from ..cost.beside_machines.beside import BesideUsd, Machines, usd_beside
 from ..cost.billing import Lengths, is_coarse
 from ..cost.paid_whole import PaidWhole
 from ..cost.whole_job import expected_usd, start_up_s, training_s_within
@@ -234,11 +235,31 @@ class Candidate:
         return chances_within(training_s, stops_of(self.rented, self.state, start_s=start_up_s()))
 
     @property
+    def machines(self) -> Machines:
+        """Its machines, as far as what is paid beside them goes."""
+        offer, purchase = self.choice.offer, self.choice.purchase
+        return Machines(
+            provider=offer.provider,
+            region=offer.region,
+            nodes=self.nodes,
+            checkpoint_bytes=self.checkpoint_bytes,
+            is_managed=purchase == "spot" and offer.launchable,
+            is_owned=purchase == "owned",
+            is_paid_whole=self.choice.paid_whole is not None,
+        )
+
+    @cached_property
+    def beside(self) -> BesideUsd:
+        """What is surely paid beside its machines, with its tax."""
+        both = usd_beside(self.machines, self.choice.usd_per_hour) + self.choice.dataset
+        return both * float(self.choice.taxed)
+
+    @cached_property
     def ranked_usd(self) -> float:
-        """The same with what the data set costs there: what plans are ordered by."""
+        """The same with what is surely paid beside the machines: what plans are ordered by."""
         if self.steps is None or self.limited_by is not None:
             return self.usd
-        return self.usd + self.choice.dataset.of(self.seconds / SECONDS_PER_HOUR)
+        return self.usd + self.beside.of(self.seconds / SECONDS_PER_HOUR)
 
     @cached_property
     def kg_co2e(self) -> float:
@@ -259,11 +280,10 @@ class Candidate:
             return self
         training_s, limit = training_s_within(
             deadline_s=money.deadline_s,
-            budget_usd=float(money.budget_usd) - self.choice.dataset.moved,
+            budget_usd=float(money.budget_usd) - self.beside.at_once,
             nodes=self.nodes,
-            # The data set is kept for every hour of the job.
-            usd_per_hour=float(usd * self.choice.taxed)
-            + self.choice.dataset.kept_per_hour / self.nodes,
+            # Disks, a controller and a data set are paid for every hour of the job.
+            usd_per_hour=float(usd * self.choice.taxed) + self.beside.per_hour / self.nodes,
             billing=self.choice.billing,
             stops=self.stops,
             paid_whole=self.choice.paid_whole,

@@ -34,7 +34,7 @@ BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 LOWER_BOUND_MARK = "≥: a price beside it is not known"
 DATASET_MARK = "cost: with the data set where its price is known"
 NOT_RUN = "gpuplan cannot run it (gpuplan show)"
-NOT_COUNTED = "not in these sums: disks, storage, egress (gpuplan show)"
+NOT_COUNTED = "not in these sums: storage, egress (gpuplan show)"
 
 
 def render_estimate(
@@ -142,10 +142,7 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
 
 def not_counted(plans: Iterable[Plan]) -> list[str]:
     """Return what the costs of plans leave out, as one item; nothing without an amount of work."""
-    jobs = [plan for plan in plans if plan.run]
-    if any(plan.offer.purchase == "spot" for plan in jobs):
-        return [NOT_COUNTED.replace("disks,", "disks, controller,")]
-    return [NOT_COUNTED] if jobs else []
+    return [NOT_COUNTED] if any(plan.run for plan in plans) else []
 
 
 def counts(answer: Estimate) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ....catalog.text.money import format_money, format_money_interval, format_price
 from ....catalog.text.quantity import UNKNOWN, format_duration, format_seconds, format_share
 from ....catalog.units import SECONDS_PER_HOUR
 from ....planner.plan.payment import CommitmentUse
-from ....planner.plan.plan import AT_LEAST, CostLine, Plan, RunCost
+from ....planner.plan.plan import CostLine, DataLine, Plan, RunCost
 from .wording import chance_text, describe_cost, describe_spot, per_million, unknown_spot
 
 SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
@@ -91,8 +91,7 @@ def own_items(plan: Plan) -> list[str]:
     currency, job = plan.currency, plan.job
     if currency is not None and job is not None and job.usd is not None:
         rate = currency.per_usd
-        ends = (job.usd_low, job.usd, job.usd_high)
-        amounts = (None if usd is None else float(usd) * rate for usd in ends)
+        amounts = (None if usd is None else usd * rate for usd in plan.usd_ends)
         text = format_money_interval(*amounts).replace("$", SYMBOLS.get(currency.code, ""))
         unit = "" if currency.code in SYMBOLS else f" {currency.code}"
         items.append(f"{text}{unit} at {rate:g} of {currency.date.isoformat()}")
@@ -120,25 +119,27 @@ def amount_text(quantity: float) -> str:
 
 
 def data_items(plan: Plan) -> list[str]:
-    """Return what is paid beside the machines, and the sum with what surely is; or nothing."""
-    lines = () if plan.whole_job is None else plan.whole_job.data_lines
-    if not lines:
+    """Return what the cost holds beside the machines, and what it does not; or nothing."""
+    job = plan.whole_job
+    lines = () if job is None else job.data_lines
+    if job is None or not lines:
         return []
     is_taxed = any(line.unit == DOLLARS for line in lines)
-    own = [line.text for line in lines if line.is_of_dataset]
-    items = (
-        [f"the cost holds the {', '.join(own)}{' and its tax' if is_taxed else ''}"] if own else []
-    )
-    beside = [line.text for line in lines if not line.is_of_dataset and line.unit != DOLLARS]
+    paid = [line for line in lines if line.unit != DOLLARS]
+    held = [line for line in paid if line.is_certain and line.usd and job.usd is not None]
+    items = []
+    if held:
+        tax = " and their tax" if is_taxed else ""
+        alone = format_money(job.usd)
+        items.append(f"the cost holds {_named(held)}{tax}; the machines alone {alone}")
+    beside = [line for line in paid if line not in held]
     if beside:
-        tax = ", before tax" if is_taxed else ""
-        items.append(f"not in these sums: {', '.join(beside)}{tax}")
-    total = None if plan.whole_job is None else plan.whole_job.total_usd
-    if total is None:
-        return items
-    bound = AT_LEAST if plan.is_lower_bound else ""
-    sure = ", ".join(line.name for line in lines if line.is_certain and line.usd)
-    return [*items, f"with {sure}: {bound}{format_money(total)}"] if sure else items
+        items.append(f"not in these sums: {_named(beside)}{', before tax' if is_taxed else ''}")
+    return items
+
+
+def _named(lines: Iterable[DataLine]) -> str:
+    return ", ".join(line.text for line in lines)
 
 
 def _stops_items(plan: Plan, run: RunCost) -> Iterator[str]:

@@ -61,7 +61,9 @@ def likely_spot_usd(plan: Plan) -> float | None:
     job = plan.job
     if job is None or job.spot_usd is None:
         return None
-    time, usd = plan.step_time_s, float(job.spot_usd)
+    whole = plan.whole_job
+    total = None if whole is None else whole.spot_total_usd
+    time, usd = plan.step_time_s, float(job.spot_usd if total is None else total)
     rounded = round_money_interval(usd * time.low / time.value, usd, usd * time.high / time.value)
     return float(rounded[1])
 

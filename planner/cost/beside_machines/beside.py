@@ -1,14 +1,17 @@
-"""What a job pays for beside its machines, and whether all of it is known.
+"""What a job pays for beside its machines, and what of it counts in the order of plans.
 
-Beside them, not in them: plans are ranked by their machines, because many sellers state no such
-price, and those that do would look dear.
+What is surely paid counts: disks, the data set, the idle tail, and of a spot plan the controller
+and the checkpoints in its bucket. Many sellers state no such price, so that plans are ordered as if
+one that is not known were the highest that any seller states: none comes first by stating none.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 from ....catalog.terms.controllers import controller_machine, dearest_controller_usd_per_hour
 from ....catalog.terms.storage import dearest_usd_per_gb
@@ -16,12 +19,13 @@ from ....catalog.units import SECONDS_PER_HOUR
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops, failed_attempts
 from ...goodput.priors import prior
 from ...plan.parts import CostLine, DataLine
+from ...plan.question import Work
 from ..launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
 from ..run_cost import CENT, UNIT
 from ..tax import TAX, tax_rate, tax_usd
 from ..whole_job import start_up_s
-from .data_cost import CHECKPOINTS, DISKS
-from .dataset_cost import KEPT, MOVED, dearest_usd
+from .data_cost import CHECKPOINTS, DISKS, data_lines
+from .dataset_cost import KEPT, MOVED, dataset_lines, dearest_usd
 
 IDLE_TAIL = "idle tail"
 FAILED_ATTEMPTS = "failed attempts"
@@ -46,6 +50,126 @@ _DEAREST: dict[str, Callable[[], Decimal]] = {
     MOVED: lambda: dearest_usd(MOVED),
 }
 """The highest price of a unit that is known anywhere, by the name of a line."""
+
+
+HOURS = 1e6
+"""Lines are rounded to the cent: over so many hours that says nothing."""
+
+
+@dataclass(frozen=True)
+class BesideUsd:
+    """What is surely paid beside machines, before the length of a job is known, dollars."""
+
+    at_once: float = 0.0
+    per_hour: float = 0.0
+
+    def of(self, hours: float) -> float:
+        """Return the dollars of a job of so many hours."""
+        return self.at_once + self.per_hour * hours
+
+    def __add__(self, other: BesideUsd) -> BesideUsd:
+        """Return both together."""
+        return BesideUsd(self.at_once + other.at_once, self.per_hour + other.per_hour)
+
+    def __mul__(self, factor: float) -> BesideUsd:
+        """Return so much of it, such as 1 + a tax."""
+        return BesideUsd(self.at_once * factor, self.per_hour * factor)
+
+
+NOTHING = BesideUsd()
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What decides on the lines beside machines, but for the time that they run."""
+
+    provider: str
+    region: str
+    nodes: int
+    checkpoint_bytes: float
+    is_managed: bool
+    """Whether SkyPilot watches the job from a controller, and its checkpoints are in a bucket."""
+    is_owned: bool
+    """Whether they are the user's own, which cost nothing beside a job."""
+    is_paid_whole: bool
+    """Whether terms or blocks are bought for this job."""
+
+
+def beside_lines(
+    machines: Machines,
+    *,
+    hours: float,
+    usd_per_hour: Decimal | None,
+    own: OwnStops = NO_OWN_STOPS,
+) -> tuple[DataLine, ...]:
+    """Return what a job pays for beside its machines, without a data set and spares.
+
+    Args:
+        machines: where, how many, how they are bought.
+        hours: of the whole job.
+        usd_per_hour: one node; None where the price is not known.
+        own: the user's launches that failed before their first step.
+    """
+    provider, region, nodes = machines.provider, machines.region, machines.nodes
+    lines = data_lines(
+        provider=provider,
+        region=region,
+        nodes=nodes,
+        checkpoint_bytes=machines.checkpoint_bytes,
+        hours=hours,
+        in_bucket=machines.is_managed,
+    )
+    if machines.is_managed:
+        lines += (controller_line(provider, region, hours),)
+    if not machines.is_owned:
+        lines += around_lines(nodes, usd_per_hour, own, is_paid_whole=machines.is_paid_whole)
+    return lines
+
+
+@lru_cache(maxsize=100_000)
+def usd_beside(machines: Machines, usd_per_hour: Decimal | None) -> BesideUsd:
+    """Return what is surely paid beside machines, without a data set; a search asks often.
+
+    Args:
+        machines: where, how many, how they are bought.
+        usd_per_hour: one node; None where the price is not known.
+    """
+    return usd_of_lines(
+        lambda hours: beside_lines(machines, hours=hours, usd_per_hour=usd_per_hour)
+    )
+
+
+def usd_of_dataset(work: Work, provider: str, region: str, *, is_owned: bool = False) -> BesideUsd:
+    """Return what a data set counts in a place, before the length of the job is known."""
+    if work.dataset_bytes is None:
+        return NOTHING
+    return usd_of_lines(
+        lambda hours: dataset_lines(work, provider, region, hours=hours, is_owned=is_owned)
+    )
+
+
+def usd_of_lines(lines_of: Callable[[float], Iterable[DataLine]]) -> BesideUsd:
+    """Return what lines count in the order of plans, before the length of the job is known.
+
+    Args:
+        lines_of: hours of the job → its lines.
+    """
+    at_once, in_all = (ranked_usd(lines_of(hours)) for hours in (0.0, HOURS))
+    return BesideUsd(at_once, (in_all - at_once) / HOURS)
+
+
+def ranked_usd(lines: Iterable[DataLine], tax_percent: Decimal | float | None = None) -> float:
+    """Return what lines count in the order of plans, with tax, dollars: what is surely paid."""
+    net = sum(_counted_usd(one) for one in lines if one.is_certain and one.name != TAX)
+    return net * float(1 + tax_rate(Decimal(str(tax_percent or 0))))
+
+
+def _counted_usd(line: DataLine) -> float:
+    if line.usd is not None:
+        return float(line.usd)
+    dearest = _DEAREST.get(line.name)
+    # Of machines without a price nothing is known, and they come last.
+    return 0.0 if dearest is None else float(Decimal(line.quantity) * dearest())
 
 
 def controller_line(provider: str, region: str, hours: float) -> DataLine:

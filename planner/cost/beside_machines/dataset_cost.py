@@ -4,43 +4,24 @@ It is read where the machines are, so it is kept there while the job lasts. From
 moved once: traffic is billed by the seller of the place that it leaves. What it costs to read it
 from that place in every epoch instead, as a job does that mounts its bucket, stands beside.
 
-Where a price is not known the line says so, and plans are ordered as if it were the highest that
-any seller states, so that no seller comes first by stating none.
+Where a price is not known the line says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 
 from ....catalog.terms.storage import dearest_usd_per_gb, gb_bytes, storage_prices
 from ....catalog.units import HOURS_PER_MONTH
 from ...plan.parts import DATASET_LINES, DataLine
 from ...plan.question import Work
-from ..tax import tax_rate, taxed
+from ..tax import taxed
 from .data_cost import line_of
 
 KEPT, MOVED = DATASET_LINES
 READ_AFAR = "or data set read from afar in every epoch"
 """In place of being moved once; in no sum, and in no order."""
-HOURS = 1e6
-"""Lines are rounded to the cent: over so many hours that says nothing."""
-
-
-@dataclass(frozen=True)
-class DatasetUsd:
-    """What a data set counts in the order of plans, dollars; unknown prices at the highest."""
-
-    moved: float = 0.0
-    kept_per_hour: float = 0.0
-
-    def of(self, hours: float) -> float:
-        """Return the dollars of a job of so many hours."""
-        return self.moved + self.kept_per_hour * hours
-
-
-NO_DATASET = DatasetUsd()
 
 
 def dataset_lines(
@@ -117,36 +98,7 @@ def known_usd(lines: Iterable[DataLine], tax_percent: Decimal | None = None) -> 
     return taxed(sum(known, Decimal(0)), tax_percent)
 
 
-def ranked_usd(lines: Iterable[DataLine], tax_percent: Decimal | float | None = None) -> float:
-    """Return what the lines of a data set count in the order of plans, with tax, dollars."""
-    net = sum(_counted_usd(one) for one in lines if one.is_of_dataset)
-    return net * float(1 + tax_rate(Decimal(str(tax_percent or 0))))
-
-
-def dataset_usd_of(
-    work: Work,
-    provider: str,
-    region: str,
-    *,
-    is_owned: bool = False,
-    tax_percent: Decimal | None = None,
-) -> DatasetUsd:
-    """Return what it counts in a place, before the length of the job is known."""
-    at_once, in_an_hour = (
-        ranked_usd(
-            dataset_lines(work, provider, region, hours=hours, is_owned=is_owned), tax_percent
-        )
-        for hours in (0.0, HOURS)
-    )
-    return DatasetUsd(moved=at_once, kept_per_hour=(in_an_hour - at_once) / HOURS)
-
-
 def dearest_usd(name: str) -> Decimal:
     """Return the highest price of a GB that any seller states for a line of this file."""
     item = "object_storage_usd_per_gb_month" if name == KEPT else "internet_egress_usd_per_gb"
     return dearest_usd_per_gb(item)
-
-
-def _counted_usd(line: DataLine) -> float:
-    known = line.usd
-    return float(Decimal(line.quantity) * dearest_usd(line.name) if known is None else known)

@@ -62,7 +62,7 @@ def compile_gain(
     return CompileGain(
         times_as_fast=times,
         hours=after.hours,
-        usd=None if is_limited or after.usd is None else after.usd + after.dataset_usd,
+        usd=None if is_limited or after.usd is None else after.usd + after.beside_usd,
     )
 
 
@@ -109,7 +109,7 @@ def _kept_job(plan: Plan | None, question: Question) -> WholeJob | None:
         return None
     money = question.money
     is_late = money.deadline_s is not None and job.hours * SECONDS_PER_HOUR > money.deadline_s
-    usd = job.usd + job.dataset_usd
+    usd = job.usd + job.beside_usd
     is_dear = money.budget_usd is not None and usd > Decimal(money.budget_usd)
     is_risky = plan.p_oom is not None and plan.p_oom > money.max_oom
     return None if is_late or is_dear or is_risky else job

@@ -347,7 +347,8 @@ def _span(plan: Plan) -> tuple[float, float] | None:
     job, time = plan.whole_job, plan.step_time_s
     is_limited = plan.run is not None and plan.run.limited_by is not None
     if job is not None and not is_limited and job.usd_low is not None and job.usd_high is not None:
-        return float(job.usd_low), float(job.usd_high)
+        beside_usd = job.beside_usd
+        return float(job.usd_low + beside_usd), float(job.usd_high + beside_usd)
     usd = cost_of(plan)
     return None if usd is None else (usd * time.low / time.value, usd * time.high / time.value)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ....catalog.types import CPU_PREFIX
 from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
-from ...cost.beside_machines.dataset_cost import ranked_usd
+from ...cost.beside_machines.beside import ranked_usd
 from ...plan.answer.answer_parts import Recommended
 from ...plan.plan import Plan
 from ...plan.question import Money
@@ -92,7 +92,7 @@ def sensible(
 def cost_of(plan: Plan) -> float | None:
     """Return dollars of the whole job, or of a million samples; None where no price is known.
 
-    With those of a data set whose size was stated, at the highest price where none is known.
+    With what is surely paid beside the machines, at the highest price where none is known.
     Where limits say how much is trained: the reciprocal of the samples, which ranks alike.
     """
     if _limited(plan) and plan.run is not None and plan.run.trained_samples:

@@ -10,14 +10,12 @@ from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
 from ...cost.beside_machines.beside import (
     RACK_ACCELERATORS,
-    around_lines,
+    beside_lines,
     beside_tax_line,
-    controller_line,
     is_lower_bound,
     spares_line,
     total_usd,
 )
-from ...cost.beside_machines.data_cost import data_lines
 from ...cost.beside_machines.dataset_cost import dataset_lines, known_usd
 from ...cost.commitment import commitment_use
 from ...cost.deadline_ways import deadline_ways
@@ -190,13 +188,13 @@ def _expected(run: RunCost, job: Job | None, candidate: Candidate, money: Money)
 def _budget_chance(
     budget_usd: Decimal, candidate: Candidate, run: ExpectedRun, whole: WholeJob
 ) -> float:
-    """Return the chance that a job costs no more than a budget, its data set and moving price in.
+    """Return the chance that a job costs no more than a budget, with its moving price.
 
-    What a data set costs does not depend on how long the steps take, but for its being kept.
+    What is paid beside the machines hardly depends on how long the steps take.
     """
-    dataset_usd = candidate.choice.dataset.of(whole.hours)
+    beside_usd = candidate.beside.of(whole.hours)
     assert whole.usd is not None
-    paid_s = _paid_within_s(budget_usd - Decimal(dataset_usd), candidate, run, whole.usd)
+    paid_s = _paid_within_s(budget_usd - Decimal(beside_usd), candidate, run, whole.usd)
 
     def chance_of(seconds: float) -> float:
         return run.chance_within(seconds - start_up_s())
@@ -249,40 +247,48 @@ def _with_data(whole: WholeJob, candidate: Candidate, work: Work) -> WholeJob:
     """Return the job with what is paid beside its machines."""
     choice = candidate.choice
     provider, region = choice.offer.provider, choice.offer.region
-    is_managed = choice.purchase == "spot" and choice.offer.launchable
-    lines = data_lines(
-        provider=provider,
-        region=region,
-        nodes=candidate.nodes,
-        checkpoint_bytes=candidate.checkpoint_bytes,
-        hours=whole.hours,
-        in_bucket=is_managed,
-    )
     is_owned = choice.purchase == "owned"
+    lines = beside_lines(
+        candidate.machines,
+        hours=whole.hours,
+        usd_per_hour=choice.usd_per_hour,
+        own=choice.own_stops,
+    )
     lines += dataset_lines(work, provider, region, hours=whole.hours, is_owned=is_owned)
-    if is_managed:
-        lines += (controller_line(provider, region, whole.hours),)
     if choice.instance.link_domain_accelerators == RACK_ACCELERATORS:
         spares = spares_line(candidate.nodes, whole.hours, choice.usd_per_hour)
         lines += () if spares is None else (spares,)
-    if not is_owned:
-        lines += around_lines(
-            candidate.nodes,
-            choice.usd_per_hour,
-            choice.own_stops,
-            is_paid_whole=candidate.paid_whole is not None,
-        )
     tax = beside_tax_line(lines, choice.tax_percent)
     lines += () if tax is None else (tax,)
     priced = whole.usd is not None
     return whole.model_copy(
         update={
+            "spot_total_usd": _on_spot_in_all(whole, candidate, work),
             "data_lines": lines,
             "dataset_usd": known_usd(lines, choice.tax_percent),
             "total_usd": total_usd(whole.cost_lines, lines) if priced else None,
             "lower_bound": whole.usd is not None and is_lower_bound(whole.usd, lines),
         }
     )
+
+
+def _on_spot_in_all(whole: WholeJob, candidate: Candidate, work: Work) -> Decimal | None:
+    """Return the cost on spot machines of the same place with what is surely paid beside them."""
+    choice = candidate.choice
+    if whole.spot_usd is None:
+        return None
+    offer = choice.offer
+    machines = replace(
+        candidate.machines,
+        is_managed=offer.launchable,
+        is_owned=False,
+        is_paid_whole=False,
+    )
+    lines = beside_lines(machines, hours=whole.hours, usd_per_hour=choice.spot_usd_per_hour)
+    lines += dataset_lines(work, offer.provider, offer.region, hours=whole.hours)
+    tax = beside_tax_line(lines, choice.tax_percent)
+    lines += () if tax is None else (tax,)
+    return whole.spot_usd + total_usd((), lines)
 
 
 def _on_spot(candidate: Candidate) -> Stops | None:

@@ -19,7 +19,7 @@ from ....catalog.spot import spot_status
 from ....catalog.terms.terms_of_offer import Term
 from ....catalog.types import Accelerator, EvictionRow, Instance, Offer, Provider, Region
 from ....catalog.vocabulary import Purchase
-from ...cost.beside_machines.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
+from ...cost.beside_machines.beside import NOTHING, BesideUsd, usd_of_dataset
 from ...cost.paid_whole import PaidWhole
 from ...goodput.evaluations import Evaluations
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops
@@ -74,7 +74,7 @@ class PricedInstance:
     """The seller's chance per hour that spot machines of it are taken away; None: not known."""
     evaluations: Evaluations | None = None
     """What is evaluated while the work trains; None where that is not known."""
-    dataset: DatasetUsd = NO_DATASET
+    dataset: BesideUsd = NOTHING
     """What the data set of the work counts there."""
     spot_prices: Mapping[date, Decimal] | None = None
     """Of its spot machines by the day on which they were seen; None where it is not bought so, or
@@ -294,18 +294,6 @@ def _ways(
     return _first_of_each(terms) or [unpriced]
 
 
-def _dataset(way: Way, work: Work, tax_percent: Decimal | None) -> DatasetUsd:
-    if work.dataset_bytes is None:
-        return NO_DATASET
-    return dataset_usd_of(
-        work,
-        way.offer.provider,
-        way.offer.region,
-        is_owned=way.purchase == "owned",
-        tax_percent=tax_percent,
-    )
-
-
 def _is_below(way: Way, other: Way) -> bool:
     usd, least = way.usd_per_hour, other.usd_per_hour
     return usd is not None and (least is None or usd < least)
@@ -347,7 +335,9 @@ def _choice(
         owned=catalogue.ownership.get((offer.provider, offer.instance_type)),
         discount_percent=way.discount_percent,
         tax_percent=tax_percent,
-        dataset=_dataset(way, work, tax_percent),
+        dataset=usd_of_dataset(
+            work, offer.provider, offer.region, is_owned=way.purchase == "owned"
+        ),
         own_stops=own_stops,
         eviction=catalogue.evictions.get(place),
         spot_prices=spot_prices.get(place) if way.purchase == "spot" else None,

@@ -102,7 +102,9 @@ def test_what_helps_comes_first_and_saves_what_it_says(advice: AdviceOutcome) ->
         job = change.plan.whole_job
         if change.hours_saved is not None and job is not None and change.usd_saved is not None:
             assert change.hours_saved == pytest.approx(today.hours - job.hours)
-            assert change.usd_saved == pytest.approx(float(today.usd or 0) - float(job.usd or 0))
+            assert change.usd_saved == pytest.approx(
+                float(today.total_usd or 0) - float(job.total_usd or 0)
+            )
 
 
 def test_the_first_line_leaves_the_training_as_it_is(advice: AdviceOutcome) -> None:

@@ -29,7 +29,13 @@ def test_a_difference_is_told_where_it_is_not_noise(
 def test_what_alters_the_training_comes_after_all_else_that_helps() -> None:
     def change(verdict: Verdict, usd: float, *, alters: bool) -> Change:
         job = SimpleNamespace(
-            usd=usd, usd_low=usd, usd_high=usd, hours=1, hours_low=1, hours_high=1
+            usd=usd,
+            usd_low=usd,
+            usd_high=usd,
+            beside_usd=0,
+            hours=1,
+            hours_low=1,
+            hours_high=1,
         )
         return Change.model_construct(
             verdict=verdict,

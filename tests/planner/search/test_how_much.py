@@ -49,8 +49,8 @@ def test_every_plan_keeps_to_both_limits_and_one_more_step_would_not(
     assert found.plans
     for plan in found.plans:
         run, job = plan.run, plan.whole_job
-        assert run is not None and job is not None and job.usd is not None
-        assert job.usd <= 100
+        assert run is not None and job is not None and job.total_usd is not None
+        assert job.total_usd <= 100
         assert deadline_s is None or job.hours * HOUR <= deadline_s
         assert run.trained_samples == run.steps * plan.global_batch
         assert run.trained_tokens == trained(plan) * (toy.tokens_per_sample or 0)
@@ -59,7 +59,7 @@ def test_every_plan_keeps_to_both_limits_and_one_more_step_would_not(
             assert job.hours * HOUR + mean_training_s(plan.step_time_s) > deadline_s
         else:
             # A billed increment is an hour at most.
-            assert float(job.usd) + (plan.usd_per_hour or 0) * 1.01 + 0.1 > 100
+            assert float(job.total_usd) + (plan.usd_per_hour or 0) * 1.01 + 0.1 > 100
 
 
 def test_plans_come_by_how_much_they_train(toy: Profile) -> None:

@@ -6,16 +6,14 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.terms.storage import read_storage
-from gpuplan.planner.cost.beside_machines.beside import is_lower_bound
+from gpuplan.planner.cost.beside_machines.beside import is_lower_bound, ranked_usd, usd_of_dataset
 from gpuplan.planner.cost.beside_machines.dataset_cost import (
     KEPT,
     MOVED,
     READ_AFAR,
     dataset_lines,
-    dataset_usd_of,
     dearest_usd,
     known_usd,
-    ranked_usd,
 )
 from gpuplan.planner.plan.question import Work
 
@@ -81,7 +79,7 @@ def test_the_order_before_the_hours_are_known_is_that_after(
     hours: float, place: tuple[str, str]
 ) -> None:
     at = work("gcp/us-central1", 5e12)
-    before = dataset_usd_of(at, *place).of(hours)
+    before = usd_of_dataset(at, *place).of(hours)
     after = ranked_usd(dataset_lines(at, *place, hours=hours))
     assert before == pytest.approx(after, abs=0.02)
 

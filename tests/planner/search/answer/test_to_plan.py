@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.vocabulary import PurchaseWish
 from gpuplan.planner.cost.beside_machines.beside import AROUND_LINES, total_usd
 from gpuplan.planner.plan.plan import Plan, WholeJob
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
@@ -76,6 +77,38 @@ def test_machines_of_a_rack_have_spares_and_one_on_demand_has_no_controller(toy:
         assert "SkyPilot's controller" not in names
 
 
+@pytest.mark.parametrize("purchase", ["on-demand", "spot", "any"])
+@pytest.mark.parametrize("steps", [300_000, 20_000_000])
+def test_the_order_of_plans_is_that_of_all_that_is_surely_paid(
+    toy: Profile, purchase: PurchaseWish, steps: int
+) -> None:
+    """A small spot machine whose controller costs more than itself does not come first."""
+    question = Question(
+        work=Work(steps=steps, global_batch=64),
+        machine=Machine(providers=("aws", "gcp", "azure"), max_nodes=1),
+        choices=Choices(recomputes=("none",), precisions=("fp32",)),
+        money=Money(purchase=purchase),
+        top=20,
+    )
+    plans = [one for one in search(question, toy, CATALOGUE).plans if not one.stands_apart]
+    jobs = [one.whole_job for one in plans]
+    safe = [one.p_oom is None or one.p_oom <= question.money.max_oom for one in plans]
+    costs = [cost_of(one) or 0.0 for one, is_safe in zip(plans, safe, strict=True) if is_safe]
+    assert len(costs) > 8 and costs == sorted(costs)
+    known = 0
+    for plan, job in zip(plans, jobs, strict=True):
+        assert job is not None and job.total_usd is not None and job.usd is not None
+        total = float(job.total_usd)
+        assert plan.usd_ends[1] == pytest.approx(total)
+        assert total <= (cost_of(plan) or 0.0) + 1e-6
+        if all(one.usd is not None for one in job.data_lines if one.is_certain):
+            known += 1
+            assert cost_of(plan) == pytest.approx(total, abs=0.01)
+        alone = job.spot_total_usd
+        assert alone is None or job.spot_usd is None or alone > job.spot_usd
+    assert known > 2
+
+
 def test_a_device_that_no_build_of_torch_drives_is_not_runnable(toy: Profile) -> None:
     plan = plan_on(toy, "g5g.xlarge")
     assert not plan.runnable
@@ -118,7 +151,7 @@ def test_plans_are_ordered_with_what_their_data_set_costs(toy: Profile) -> None:
         assert job is not None and job.usd is not None and job.total_usd is not None
         assert job.total_usd >= job.usd + job.dataset_usd
         likely = plan.usd_ends[1]
-        assert likely == pytest.approx(float(job.usd + job.dataset_usd))
+        assert likely == pytest.approx(float(job.total_usd))
     counted = [cost_of(plan) or 0.0 for plan in with_data if not plan.needs_port]
     assert counted == sorted(counted)
 
