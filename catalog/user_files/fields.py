@@ -83,9 +83,13 @@ class Fields:
                 f"{name} is {text}; it must be above {above}.", line=self.line_of(name)
             )
         if least is not None and value < least:
-            raise self.error(f"{name} is {text}; at least {least}.", line=self.line_of(name))
+            raise self.error(
+                f"{name} is {text}; it must be at least {least}.", line=self.line_of(name)
+            )
         if most is not None and value > most:
-            raise self.error(f"{name} is {text}; at most {most}.", line=self.line_of(name))
+            raise self.error(
+                f"{name} is {text}; it must be at most {most}.", line=self.line_of(name)
+            )
         return value
 
     def required_number(self, name: str, *, above: int | None = None) -> Decimal:

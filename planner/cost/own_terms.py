@@ -44,7 +44,7 @@ def _billed_hours(plan: Plan, job: WholeJob) -> float:
 
 
 def credits_used(plan: Plan, credits: Iterable[Credit], *, at: datetime) -> tuple[CreditUse, ...]:
-    """Return what credits pay of a whole job that starts at a time.
+    """Return what credits pay of a whole job that starts at a time, and of what is paid beside it.
 
     A credit pays what is billed until the end of its last day, in the zone of `at`, at one rate an
     hour, and nothing that one before it has paid. Of the day of the start only what is left counts.
@@ -60,7 +60,7 @@ def credits_used(plan: Plan, credits: Iterable[Credit], *, at: datetime) -> tupl
         end = datetime.combine(credit.expires, time(), at.tzinfo) + timedelta(days=1)
         left_h = max(0.0, (end - at).total_seconds()) / SECONDS_PER_HOUR
         share = min(1.0, left_h / hours) if hours else float(left_h > 0)
-        billed = (job.usd * Decimal(share)).quantize(CENT)
+        billed = ((job.usd + job.beside_usd) * Decimal(share)).quantize(CENT)
         covers = max(Decimal(0), min(credit.usd, billed - paid))
         paid += covers
         used.append(CreditUse(usd=credit.usd, covers_usd=covers, expires=credit.expires))

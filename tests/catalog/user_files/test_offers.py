@@ -177,8 +177,8 @@ offers:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("pue: 1.2", "pue: 0.8", ":10: pue is 0.8; at least 1"),
-        ("utilisation: 0.5", "utilisation: 50", ":11: utilisation is 50; at most 1"),
+        ("pue: 1.2", "pue: 0.8", ":10: pue is 0.8; it must be at least 1"),
+        ("utilisation: 0.5", "utilisation: 50", ":11: utilisation is 50; it must be at most 1"),
         ("lifetime_years: 3", "lifetime_years: 0", ":7: lifetime_years is 0; it must be above 0"),
         ("usd_per_kwh: 0.2", "usd_per_kwh: nan", ":9: usd_per_kwh is 'nan', not a number"),
         ("      power_w: 400\n", "", "owned has no power_w"),

@@ -41,6 +41,14 @@ def test_a_credit_pays_no_more_than_it_is_nor_than_the_job() -> None:
     assert used(plan_of("100", 10), credit("300", 60)) == [100]
 
 
+def test_a_credit_pays_what_is_billed_beside_the_machines_too() -> None:
+    plan = plan_of("100", 10)
+    assert plan.whole_job is not None
+    whole = plan.whole_job.model_copy(update={"total_usd": Decimal("104.50")})
+    in_all = plan.model_copy(update={"whole_job": whole})
+    assert used(in_all, credit("300", 60)) == [Decimal("104.50")]
+
+
 def test_an_expired_credit_and_one_of_another_seller_pay_nothing() -> None:
     assert used(plan_of("100", 10), credit("30", -1)) == []
     assert used(plan_of("100", 10), credit("30", 60, "nobody")) == []
