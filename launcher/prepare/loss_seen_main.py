@@ -31,15 +31,11 @@ def answer(request: dict[str, Any], _stream: IO[bytes]) -> bytes:
 
 
 def _words(spec: ModelSpec, plan: dict[str, Any]) -> list[str]:
-    import torch
-
     from ...profiles.user_model.contract import load_workload
-    from ..runner.input.compared_samples import loss_warnings
+    from ..runner.input.compared_samples import warnings_here
     from ..runner.job import execution_of
 
-    workload = load_workload(spec)
-    model = workload.build_model()
-    return list(loss_warnings(workload, model, execution_of(plan), torch.device("cpu")))
+    return list(warnings_here(load_workload(spec), execution_of(plan)))
 
 
 if __name__ == "__main__":

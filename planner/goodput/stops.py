@@ -196,8 +196,14 @@ def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
             *(() if untrained is None else (untrained,)),
             source_of("stall"),
             source_of("detection"),
+            *map(source_of, _beside_steps(state)),
         ),
     )
+
+
+def _beside_steps(state: State) -> tuple[str, ...]:
+    """Return the sections of what machines do beside their steps, as a run of this state has it."""
+    return ("beside_steps",) if state.evaluation is None else ("evaluation", "slow_steps")
 
 
 def as_conditions(stops: Stops) -> Conditions:

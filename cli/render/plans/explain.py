@@ -15,7 +15,6 @@ from ....catalog.text.quantity import (
     format_seconds,
     format_share,
 )
-from ....planner.goodput.priors import source_of
 from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Basis, ChosenOffer, EstimatedMemory, MemoryBreakdown, Plan
 from ..text.columns import aligned, column_widths, packed
@@ -202,11 +201,6 @@ def _stops_origin(plan: Plan) -> dict[str, str]:
     if stops is not None:
         rate = f"{stops.per_hour:.2g} an hour, 80 % {stops.per_hour_low:.2g}"  # noqa: RUF001
         found["stops"] = f"{rate} to {stops.per_hour_high:.2g}: {'; '.join(stops.sources)}"
-        if stops.evaluation is None:
-            found["slow steps"] = source_of("beside_steps")
-        else:
-            found["evaluation"] = source_of("evaluation")
-            found["slow steps"] = source_of("slow_steps")
     if plan.whole_job is not None:
         priced = {line.name: line.source for line in plan.whole_job.data_lines if line.source}
         if priced:

@@ -76,6 +76,16 @@ def loss_warnings(
     return ()
 
 
+def warnings_here(workload: Workload, execution: Execution) -> tuple[str, ...]:
+    """Return the same of a model that is built for it, on this machine's processor.
+
+    Args:
+        workload: the model file.
+        execution: how it is to be run.
+    """
+    return loss_warnings(workload, workload.build_model(), execution, torch.device("cpu"))
+
+
 def _compared_words(execution: Execution, own: int | None) -> str:
     layout, accum, size = execution.layout, execution.grad_accum, execution.micro_batch
     words = (
