@@ -44,7 +44,7 @@ def test_the_terms_are_in_the_answer_and_in_show(words: list[str], capsys: Any) 
     *lines, tax = job["cost_lines"]
     assert tax["name"] == "tax"
     assert tax["usd"] == pytest.approx(0.1 * sum(line["usd"] for line in lines), abs=0.0051)
-    assert plan["credits"][0]["covers_usd"] == job["usd"]
+    assert plan["credits"][0]["covers_usd"] == job["total_usd"]
     assert run(["show", plan["id"]]) == 0
     # Lines break where the terminal ends.
     shown = " ".join(capsys.readouterr().out.split())
