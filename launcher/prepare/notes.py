@@ -13,7 +13,12 @@ from ...catalog.text.money import format_money
 from ...catalog.text.quantity import format_duration
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
-from ...planner.cost.beside_machines.beside import AROUND_LINES, at_price, total_usd
+from ...planner.cost.beside_machines.beside import (
+    AROUND_LINES,
+    at_price,
+    beside_tax_line,
+    total_usd,
+)
 from ...planner.cost.beside_machines.data_cost import data_lines
 from ...planner.cost.run_cost import CENT
 from ...planner.goodput.expected_run import ExpectedRun
@@ -140,19 +145,21 @@ def _not_counted(
     notes = (
         "disks, buckets and traffic between regions are not in these sums"
         + (f": {', '.join(items)}" if items else "")
-        + _in_all(bought, lines),
+        + _in_all(plan, bought, lines),
     )
     if billing is None or billing.billing_increment_s is None:
         notes += (f"what {plan.offer.provider} rounds its bills to is not known",)
     return notes
 
 
-def _in_all(bought: Bought, lines: Sequence[DataLine]) -> str:
+def _in_all(plan: Plan, bought: Bought, lines: Sequence[DataLine]) -> str:
     """Return what a launch is expected to cost with what is surely paid beside it, as estimated."""
     sure = [one for one in lines if one.is_certain and one.usd]
     if bought.cost.usd_expected is None or not sure:
         return ""
-    usd = total_usd(bought.cost.lines, sure)
+    tax = None if plan.offer.tax_percent is None else Decimal(str(plan.offer.tax_percent))
+    of_tax = beside_tax_line(sure, tax)
+    usd = total_usd(bought.cost.lines, sure if of_tax is None else [*sure, of_tax])
     return f"; with {', '.join(one.name for one in sure)} ${usd:,.2f} are expected"
 
 

@@ -280,10 +280,10 @@ class Candidate:
             return self
         training_s, limit = training_s_within(
             deadline_s=money.deadline_s,
-            budget_usd=float(money.budget_usd) - self.beside.at_once,
+            budget_usd=float(money.budget_usd) - self.beside.at_once_usd,
             nodes=self.nodes,
             # Disks, a controller and a data set are paid for every hour of the job.
-            usd_per_hour=float(usd * self.choice.taxed) + self.beside.per_hour / self.nodes,
+            usd_per_hour=float(usd * self.choice.taxed) + self.beside.usd_per_hour / self.nodes,
             billing=self.choice.billing,
             stops=self.stops,
             paid_whole=self.choice.paid_whole,

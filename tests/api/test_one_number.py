@@ -1,5 +1,6 @@
 """The expected dollars of a plan are one number, wherever they stand: to the cent."""
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -67,6 +68,13 @@ def launched(plan: Plan) -> Prepared:
     return api.launch(plan.id, replace(request))
 
 
+def in_all_usd(prepared: Prepared) -> float:
+    """Return what a launch says is expected with what is surely paid beside its machines."""
+    told = (re.search(r"\$([\d,]+\.\d\d) are expected", one) for one in prepared.notes)
+    sums = [float(one[1].replace(",", "")) for one in told if one]
+    return sums[0] if sums else float(prepared.cost.usd_expected or 0)
+
+
 @pytest.mark.parametrize("bought", ASKED)
 @pytest.mark.parametrize("steps", [3_000, 2_500_000])
 @pytest.mark.parametrize("book", [None, Path("book.yaml")], ids=["list prices", "own terms"])
@@ -101,6 +109,10 @@ def test_expected_dollars_are_the_same_wherever_they_stand(
         prepared = launched(plan)
         assert prepared.cost.usd_expected == usd, (plan.place, plan.offer.purchase, "launch")
         assert prepared.answer().usd_expected == usd, "its JSON"
+        if plan.offer.purchase == "on-demand":
+            assert plan.usd_ends[1] is not None
+            # Its hours are those that are billed, rounded up: of disks a cent or two.
+            assert in_all_usd(prepared) == pytest.approx(plan.usd_ends[1], abs=0.03), "its note"
         shown = [line.plain for line in render_launch(prepared)]
         assert any(line.startswith("  expected") and f"${usd:,.2f}" in line for line in shown)
         compared += 1

@@ -52,7 +52,7 @@ _DEAREST: dict[str, Callable[[], Decimal]] = {
 """The highest price of a unit that is known anywhere, by the name of a line."""
 
 
-HOURS = 1e6
+MANY_HOURS = 1e6
 """Lines are rounded to the cent: over so many hours that says nothing."""
 
 
@@ -60,20 +60,22 @@ HOURS = 1e6
 class BesideUsd:
     """What is surely paid beside machines, before the length of a job is known, dollars."""
 
-    at_once: float = 0.0
-    per_hour: float = 0.0
+    at_once_usd: float = 0.0
+    usd_per_hour: float = 0.0
 
     def of(self, hours: float) -> float:
         """Return the dollars of a job of so many hours."""
-        return self.at_once + self.per_hour * hours
+        return self.at_once_usd + self.usd_per_hour * hours
 
     def __add__(self, other: BesideUsd) -> BesideUsd:
         """Return both together."""
-        return BesideUsd(self.at_once + other.at_once, self.per_hour + other.per_hour)
+        return BesideUsd(
+            self.at_once_usd + other.at_once_usd, self.usd_per_hour + other.usd_per_hour
+        )
 
     def __mul__(self, factor: float) -> BesideUsd:
         """Return so much of it, such as 1 + a tax."""
-        return BesideUsd(self.at_once * factor, self.per_hour * factor)
+        return BesideUsd(self.at_once_usd * factor, self.usd_per_hour * factor)
 
 
 NOTHING = BesideUsd()
@@ -154,8 +156,8 @@ def usd_of_lines(lines_of: Callable[[float], Iterable[DataLine]]) -> BesideUsd:
     Args:
         lines_of: hours of the job → its lines.
     """
-    at_once, in_all = (ranked_usd(lines_of(hours)) for hours in (0.0, HOURS))
-    return BesideUsd(at_once, (in_all - at_once) / HOURS)
+    at_once_usd, in_all_usd = (ranked_usd(lines_of(hours)) for hours in (0.0, MANY_HOURS))
+    return BesideUsd(at_once_usd, (in_all_usd - at_once_usd) / MANY_HOURS)
 
 
 def ranked_usd(lines: Iterable[DataLine], tax_percent: Decimal | float | None = None) -> float:
@@ -167,9 +169,9 @@ def ranked_usd(lines: Iterable[DataLine], tax_percent: Decimal | float | None = 
 def _counted_usd(line: DataLine) -> float:
     if line.usd is not None:
         return float(line.usd)
-    dearest = _DEAREST.get(line.name)
-    # Of machines without a price nothing is known, and they come last.
-    return 0.0 if dearest is None else float(Decimal(line.quantity) * dearest())
+    if line.name in AROUND_LINES:
+        return 0.0  # Of machines without a price, whose own cost is infinite in the order.
+    return float(Decimal(line.quantity) * _DEAREST[line.name]())
 
 
 def controller_line(provider: str, region: str, hours: float) -> DataLine:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ....catalog.types import CPU_PREFIX
 from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ...cost.beside_machines.beside import ranked_usd
 from ...plan.answer.answer_parts import Recommended
@@ -69,7 +68,7 @@ def sensible(
         plan
         for plan in plans
         if not plan.stands_apart
-        and not plan.offer.accelerator.startswith(CPU_PREFIX)
+        and not plan.offer.is_cpu
         and (plan.p_oom is None or plan.p_oom <= money.max_oom)
         and plan.needs_build != "older"
     ]
