@@ -14,6 +14,7 @@ from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.spec import ModelSpec
 from .answers import calibrated_profile, known_stops, utc_now, workload_facts
 from .models.config_facts import config_frozen
+from .models.from_weights import with_start
 from .models.inputs import Inputs, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def advise(
         )
     causal_mask = _causal_mask(model)
     model, counted = counted_in_tokens(model, today.work)
+    today = with_start(today, model.spec)
     profile, measured = calibrated_profile(model)
     notes = (*counted, *measured)
     found = answer(

@@ -18,6 +18,7 @@ from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
 from .models.config_facts import param_rules
 from .models.evaluated import with_eval_samples
+from .models.from_weights import with_start
 from .models.inputs import Inputs, chosen_curves, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def estimate(
     clock = now or utc_now
     started = clock()
     model, counted = counted_in_tokens(model, question.work)
+    question = with_start(question, model.spec)
     question, evaluated = with_eval_samples(question, model.spec)
     profile, measured = calibrated_profile(model)
     notes = (*counted, *evaluated, *measured)

@@ -52,10 +52,12 @@ class Work:
     """Steps from one evaluation to the next; None: it is not said whether any is made."""
     eval_samples: int | None = None
     """On which each is made; None: not known."""
+    from_weights: bool = False
+    """Whether there are trained weights to start from, so that a short training is a fine-tune."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            if one.name != "dataset_at":
+            if one.name not in ("dataset_at", "from_weights"):
                 _refuse_no_amount(one.name, getattr(self, one.name))
         for name in ("tokens", "samples"):
             amount = getattr(self, name)

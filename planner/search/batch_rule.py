@@ -75,7 +75,7 @@ def global_batch_of(
         given = _samples_near(work.global_batch_tokens, per_sample)
     if given is not None:
         return AskedBatch(samples=given, tokens=_tokens(given, per_sample), source="option")
-    rule = _rule(profile)
+    rule = _rule(profile, _fine_tunes(profile, work, samples))
     odd = odd if odd <= rule.samples else 1
     size = odd * _power_of_two(rule.samples / odd)
     most = size if samples is None else max(1, int(samples // FEWEST_STEPS))
@@ -118,7 +118,20 @@ def evenly_near(exact: float) -> int:
     return max(1, round(exact))
 
 
-def _rule(profile: Profile) -> _Rule:
+def _fine_tunes(profile: Profile, work: Work, samples: float | None) -> bool:
+    """Return whether trained weights are trained a little further: on fewer tokens than they are.
+
+    Those of instructions are a hundredth to a fifth of the parameters, models are first trained on
+    20 and more for each (Hoffmann et al. 2022, arXiv:2203.15556), and what goes on with it, as Code
+    Llama does, on more than one.
+    """
+    per_sample = profile.tokens_per_sample
+    if not work.from_weights or samples is None or per_sample is None:
+        return False
+    return samples * per_sample < profile.parameters
+
+
+def _rule(profile: Profile, fine_tunes: bool) -> _Rule:
     table = _table()
     size = profile.parameters
     if profile.tokens_per_sample is not None and _trains_adapters(profile):
@@ -127,6 +140,11 @@ def _rule(profile: Profile) -> _Rule:
         return _Rule(**_samples(table["pairs"], "of a contrastive loss"))
     if profile.tokens_per_sample is not None:
         row = next(row for row in table["language"] if size <= row["up_to_parameters"])
+        tuned = table["fine_tune"]
+        # Long documents are fewer: no fine-tune takes more tokens a step than the first training.
+        most_tokens = row["tokens"] * (1 + NEAR)
+        if fine_tunes and tuned["samples"] * profile.tokens_per_sample <= most_tokens:
+            return _Rule(**_samples(tuned, "of a fine-tune"))
         return _Rule(
             samples=row["tokens"] / profile.tokens_per_sample,
             words=f"{row['tokens'] / 1e6:g}M tokens at {size / 1e9:.2g}B parameters",

@@ -123,6 +123,33 @@ def test_a_loss_over_pairs_of_a_batch_has_the_batch_of_contrastive_runs(
     assert list(contrastive_notes(seen)) == []
 
 
+@pytest.mark.parametrize(
+    ("parameters", "per_sample", "tokens", "samples", "rule"),
+    [
+        (8e9, 4096, 1e9, 128, "128 samples of a fine-tune"),
+        (8e9, 4096, 20e9, 512, "2M tokens at 8B parameters"),
+        (8e9, 131072, 1e9, 8, "2M tokens at 8B parameters, less to leave 500 steps"),
+        (124e6, 1024, 50e6, 64, "128 samples of a fine-tune, less to leave 500 steps"),
+        (0.6e9, 4096, 0.5e9, 128, "128 samples of a fine-tune"),
+    ],
+)
+def test_a_short_training_of_trained_weights_has_the_batch_of_fine_tunes(
+    toy: Profile, parameters: float, per_sample: float, tokens: float, samples: int, rule: str
+) -> None:
+    profile = language(toy, parameters, tokens_per_sample=float(per_sample))
+    work = Work(tokens=tokens, from_weights=True)
+    batch = global_batch_of(profile, work, tokens / per_sample)
+    assert batch.rule == rule
+    assert batch.samples == samples
+    first = global_batch_of(profile, Work(tokens=tokens), tokens / per_sample)
+    assert first.rule is not None and "tokens at" in first.rule
+
+
+def test_without_an_amount_of_work_nothing_is_known_of_a_fine_tune(toy: Profile) -> None:
+    batch = global_batch_of(language(toy, 8e9), Work(from_weights=True), None)
+    assert batch.rule == "2M tokens at 8B parameters"
+
+
 def test_adapters_of_a_large_model_have_a_small_batch(toy: Profile) -> None:
     lora = language(toy, 8e9, trainable_parameters=20_000_000)
     assert global_batch_of(lora, Work(), None).samples == 16
