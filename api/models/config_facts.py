@@ -94,6 +94,6 @@ def _notes(profile: Profile, spec: ModelSpec, *, told_precision: Precision | Non
         )
     if profile.tokens_per_sample is not None and SEQ_LEN not in spec.params:
         yield (
-            f"sequences have {profile.tokens_per_sample:,.0f} tokens, as --param seq_len=… was not"
-            " given"
+            f"every sample is counted as {profile.tokens_per_sample:,.0f} tokens, as --param"
+            " seq_len=… was not given"
         )

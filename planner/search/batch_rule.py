@@ -83,7 +83,8 @@ def global_batch_of(
     if size > most:
         odd = odd if odd <= most else 1
         size = odd * 2 ** ((most // odd).bit_length() - 1)
-        words = f"{rule.words}, less to leave {FEWEST_STEPS} steps"
+        steps = FEWEST_STEPS if size > 1 else "as many"
+        words = f"{rule.words}, less to leave {steps} steps"
     return AskedBatch(
         samples=size,
         tokens=_tokens(size, per_sample),

@@ -70,7 +70,7 @@ def test_the_config_s_dtype_is_honoured_and_what_was_not_given_is_said() -> None
     inputs = api.read_inputs("hf:Qwen3-0.6B", params=SMALL)
     assert inputs.profile.file_precision == "bf16"
     assert any("--precision bf16-amp" in note for note in inputs.profile.notes)
-    assert any("sequences have 4,096 tokens" in note for note in inputs.profile.notes)
+    assert any("every sample is counted as 4,096 tokens" in note for note in inputs.profile.notes)
     asked = api.read_inputs("hf:Qwen3-0.6B", params=SMALL | {"seq_len": 64}, precisions=["tf32"])
     assert asked.profile.notes == ()
 
