@@ -8,7 +8,7 @@ model keeps its class and its methods, whatever compute_loss calls on it.
 | dp | DistributedDataParallel; beside tensor or pipeline ranks, FSDP's replicas without shards |
 | zero1 | fully_shard that reshards after the step; gradients stay whole until the last one |
 | zero2 | the same, but every micro-batch scatters its gradients |
-| fsdp | fully_shard of every repeated block and of the rest |
+| fsdp | fully_shard of every repeated block and of the rest; of stages gathered once a step |
 | hsdp | the same on a mesh of replicas x shards |
 | tp, sp | parallelize_module by the model's own plan |
 """
@@ -135,8 +135,11 @@ def spread(
         "mesh": mesh[names],
         "mp_policy": fsdp_policy(execution),
     }
+    # torch's pipelines gather again only what forward freed, and keep it after the first backward:
+    # as much is held as where nothing is freed, and more is sent (`backward_maybe_with_nosync`).
+    frees = layout.zero_stage == 3 and layout.pipeline == 1
     for block in blocks:
-        fully_shard(block, reshard_after_forward=layout.zero_stage == 3, **how)
+        fully_shard(block, reshard_after_forward=frees, **how)
     # The rest is needed first in the backward pass: it stays whole, as the planner predicts.
     fully_shard(module, reshard_after_forward=False, **how)
     return module

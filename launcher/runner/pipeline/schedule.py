@@ -19,12 +19,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import (
-    PipelineStage,
-    Schedule1F1B,
-    ScheduleGPipe,
-    ScheduleInterleaved1F1B,
-)
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
@@ -33,6 +28,7 @@ from ....catalog.errors import GpuplanError, UsageError
 from ....profiles.user_model.checks import Batch
 from .blocks import block_paths
 from .cut import StageCut, cut_model
+from .receiving import ReceivingStage
 from .stage import Feed, StageModule, build_stages, trainable
 
 __all__ = [
@@ -227,7 +223,7 @@ class PipelineSchedule:
                 )
 
 
-class _Stage(PipelineStage):
+class _Stage(ReceivingStage):
     """Tells the stage's module which micro-batch comes, as a number that no device ever sees."""
 
     def __init__(
