@@ -272,7 +272,7 @@ class StepTrace(TorchDispatchMode):
         inputs = [t for t in tree_leaves((args, kwargs)) if is_tensor(t)]
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
-            if is_tensor(tensor) and tensor.untyped_storage().nbytes():
+            if is_tensor(tensor) and not tensor.is_meta and tensor.untyped_storage().nbytes():
                 self.track(tensor.untyped_storage())
         self.note_sharding(func.name(), inputs)
         return out

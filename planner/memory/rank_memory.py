@@ -19,6 +19,7 @@ from ..plan.layout import Layout
 from ..software.state_bytes import AS_TRACED, StateScale
 from .no_sync import kept_gradient_bytes, unsynced_buffer_bytes
 from .plateaus import Array, Envelope
+from .whole_stages import gathered_bytes, reduced_bytes
 
 DDP_BUCKET_BYTES = 25 * 2**20
 """torch DistributedDataParallel's default `bucket_cap_mb`."""
@@ -67,6 +68,7 @@ def rank_memory(
     state: StateScale = AS_TRACED,
     units: Sequence[Unit] | None = None,
     reduces_once: bool = False,
+    gradient_share: float = 1.0,
 ) -> RankMemory:
     """Return memory of the fullest rank at every micro-batch of the envelope.
 
@@ -79,6 +81,7 @@ def rank_memory(
         state: what is kept relative to the trace.
         units: FSDP units of the rank, the root last; None for those of the whole model.
         reduces_once: whether FSDP leaves gradients whole until the last micro-batch (`no_sync`).
+        gradient_share: part of a pipeline stage's gradients that is whole at one time.
     """
     units = units_of(profile) if units is None else units
     stage, shard = layout.zero_stage, layout.shard
@@ -99,6 +102,9 @@ def rank_memory(
     gathered = _sharding_buffers(
         shape, units, layout, compute_bytes, gathers, None if unsynced else width
     )[:, None]
+    if state.holds_whole(layout):
+        whole, gathered = _of_whole_stage(shape, units, shard, compute_bytes, width)
+        gradients = np.where(optimizing, gradients, gradient_share * whole)
     copies = shape.weight_copy_bytes[:, None] * (0 if gathers else 1)
     stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
     temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
@@ -114,6 +120,22 @@ def rank_memory(
         temporary=temporary,
         activations=activations,
     )
+
+
+def _of_whole_stage(
+    shape: Envelope, units: Sequence[Unit], shard: int, compute_bytes: int, width: int
+) -> tuple[float, Array]:
+    """Return bytes of a stage's gradients, and [P, 1] of what else is whole (`whole_stages`)."""
+    trainable = sum(unit.count * unit.trainable for unit in units)
+    per_gradient = max(1e-9, shape.full_gradient_bytes / max(1, trainable))
+    backward = np.array([m.phase == "backward" for m in shape.moments])
+    final = np.array([m.final for m in shape.moments])
+    made = np.where(backward, shape.block_gradient_bytes + shape.root_gradient_bytes, 0.0)
+    made = np.where(final, per_gradient * units[-1].trainable, made)
+    held = gathered_bytes(units, shard, compute_bytes) + compute_bytes * made / per_gradient
+    reduced = np.maximum(held, held + reduced_bytes(units, shard, compute_bytes, width))
+    held = np.where(final, reduced, held)
+    return width * trainable, np.where(shape.is_optimizing, 0.0, held)[:, None]
 
 
 def _state_bytes(

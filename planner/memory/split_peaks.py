@@ -21,6 +21,7 @@ from ..software.state_bytes import StateScale
 from .rank_memory import DDP_BUCKET_BYTES, REDUCE_BYTES, units_by_name
 from .stage_memory import group_names, profile_keeps_fp32, stage_units
 from .stage_stream import StageShape
+from .whole_stages import gathered_bytes, reduced_bytes
 
 Array = np.ndarray
 
@@ -48,6 +49,10 @@ class Stages:
     """[A, K] micro-batches that a stage holds at most, under each way of accumulating."""
     accumulates: Array
     """[A, K] whether a step has several micro-batches."""
+    is_staged: Array
+    """[K] whether a stage is one of several."""
+    gradient_share: Array
+    """[A, K] part of a stage's gradients that is whole at one time (`whole_stages`)."""
     received: Array
     """[A, K, B] bytes of what a stage received, which DeepSpeed's pipeline keeps."""
 
@@ -77,13 +82,14 @@ class Stages:
 
     @cached_property
     def activations(self) -> Array:
-        """[A, K, B, P] with those of the other micro-batches in flight."""
+        """[A, K, B, P] with those of the other micro-batches in flight, but in the optimizer."""
         persistent = self.shapes[0].envelope.persistent_bytes
         own = self._table("activation_bytes") + self._table("input_bytes")
         own = own + persistent["buffers"] + persistent["inputs"]
         saved = np.stack([shape.saved_bytes for shape in self.shapes])
         others = np.maximum(self.in_flight - 1, 0.0)
         held = (others[:, :, None] * saved[None])[:, :, :, None]
+        held = np.where(self.optimizing[None, :, None, :], 0.0, held)
         return np.ascontiguousarray(own.transpose(0, 2, 1))[None] + held
 
     @cached_property
@@ -134,6 +140,11 @@ class Stages:
     def backward(self) -> Array:
         """[K, P] whether a backward pass runs."""
         return self._at(lambda moment: moment.phase == "backward")
+
+    @cached_property
+    def final(self) -> Array:
+        """[K, P] whether only the root's gradients are left."""
+        return self._at(lambda moment: moment.final)
 
     @cached_property
     def opens_backward(self) -> Array:
@@ -244,6 +255,10 @@ def peak_bytes(
         )
     if not gathers:
         held = held + stages.weight_copies
+    if sharded and zero_stage == 3 and state.whole_in_stages and stages.is_staged.any():
+        whole = _whole_stages(stages, shards, compute_bytes=compute_bytes, state=state)
+        during = stages.is_staged[:, None] & ~stages.optimizing
+        held = np.where(during[None, None], whole, held)
     stepping = stages.stepping_bytes(stepped)
     ways, sizes = len(stages.in_flight), stages.temporary.shape[1]
     peaks = np.empty((ways, len(shard), len(stages.shapes), sizes))
@@ -364,6 +379,31 @@ def _buffers(
         for name, count in stages.held_blocks().items():
             found += count * compute_bytes * by_name[name].whole[:, :, None]
     return found
+
+
+def _whole_stages(
+    stages: Stages, shards: Sequence[Shards], *, compute_bytes: int, state: StateScale
+) -> Array:
+    """Return [A, Z, K, P] bytes of gradients and of gathered parameters of whole stages."""
+    w, sizes = compute_bytes, tuple(one.shard for one in shards)
+    _, block, root, full = stages.gradients
+    trainable = np.array(
+        [sum(u.count * u.trainable for u in units) for units in stages.fsdp_units], dtype=float
+    )
+    per_gradient = np.maximum(1e-9, full / np.maximum(1, trainable))
+    kept = state.gradients * per_gradient
+    width = np.where((kept > 0) & (kept < 3), 2, REDUCE_BYTES)
+    ends = np.array([units[-1].trainable for units in stages.fsdp_units], dtype=float)
+    made = np.where(stages.backward, (block + root) / per_gradient[:, None], 0.0)
+    made = np.where(stages.final, ends[:, None], made)
+    gathered, reduced = np.empty((len(sizes), len(ends))), np.empty((len(sizes), len(ends)))
+    for k, units in enumerate(stages.fsdp_units):
+        for z, size in enumerate(sizes):
+            gathered[z, k] = gathered_bytes(units, size, w)
+            reduced[z, k] = max(0.0, reduced_bytes(units, size, w, int(width[k])))
+    gradients = stages.gradient_share * width * trainable
+    held = gathered[:, :, None] + w * made + np.where(stages.final, reduced[:, :, None], 0.0)
+    return gradients[:, None, :, None] + held[None]
 
 
 def _sizes(units: Sequence[Unit], shards: tuple[int, ...]) -> _Sizes:

@@ -25,6 +25,7 @@ from ..software.state_bytes import StateScale
 from .plateaus import Envelope
 from .rank_memory import RankMemory, rank_memory
 from .stage_stream import stage_shape, streams_of
+from .whole_stages import gradient_share
 
 Array = np.ndarray
 
@@ -64,6 +65,7 @@ def stage_memories(
                 grad_accum=grad_accum,
                 state=_with_master(state, profile, units[stage], layout),
                 units=stage_units(units[stage], group_names(profile)),
+                gradient_share=gradient_share(units[stage], layout, grad_accum),
             )
         )
     return found
@@ -104,7 +106,8 @@ def stage_envelope(
     others = in_flight(stage, layout, grad_accum) - 1
     if others <= 0:
         return shape.envelope
-    held = others * shape.saved_bytes[None, :]
+    # The optimizer steps when all of them are through.
+    held = np.where(shape.envelope.is_optimizing[:, None], 0.0, others * shape.saved_bytes[None, :])
     return replace(shape.envelope, activation_bytes=shape.envelope.activation_bytes + held)
 
 

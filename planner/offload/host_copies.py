@@ -82,6 +82,7 @@ def state_on_device(state: StateScale, offload: Collection[Offloaded]) -> StateS
         optimizer_temporary=0,
         master_bytes=0,
         zero_2_gathers=state.zero_2_gathers,
+        whole_in_stages=state.whole_in_stages,
     )
 
 

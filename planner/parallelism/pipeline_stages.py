@@ -62,6 +62,16 @@ def stage_counts(trace: StepTrace, stages: Array, pipeline: int) -> Array:
     return counts.reshape(pipeline, width).astype(float)
 
 
+def in_groups(layout: Layout, grad_accum: int) -> int:
+    """Return how many rounds of as many micro-batches as stages an interleaved step has.
+
+    Without chunks every micro-batch is a round: the next begins before a stage is through with it.
+    """
+    if layout.virtual_stages == 1:
+        return grad_accum
+    return max(1, grad_accum // layout.pipeline)
+
+
 def in_flight(stage: int, layout: Layout, grad_accum: int) -> float:
     """Return how many micro-batches' activations a stage holds at most.
 

@@ -52,10 +52,21 @@ class RankUnits:
 
 @lru_cache(maxsize=65536)
 def data_layout(layout: Layout) -> Layout:
-    """Return the data dimension of a hybrid layout: context ranks share gradients too."""
+    """Return the data dimension of a hybrid layout: context ranks share gradients too.
+
+    Of a pipeline it says whether there is one, where that changes what FSDP sends and holds.
+    """
     return Layout(
-        data=layout.data * layout.context, shard=layout.shard, zero_stage=layout.zero_stage
+        data=layout.data * layout.context,
+        shard=layout.shard,
+        zero_stage=layout.zero_stage,
+        pipeline=_several(layout),
     )
+
+
+def _several(layout: Layout) -> int:
+    """Return 2 for any number of stages beside FSDP, else 1."""
+    return 2 if layout.zero_stage == 3 and layout.pipeline > 1 else 1
 
 
 @lru_cache(maxsize=65536)
@@ -68,7 +79,7 @@ def expert_data_layout(layout: Layout) -> Layout:
     ranks = layout.data * layout.context * layout.tensor // layout.expert
     whole = layout.shard >= layout.data * layout.context
     shard = ranks if layout.zero_stage and whole else gcd(layout.shard, ranks)
-    return Layout(data=ranks, shard=shard, zero_stage=layout.zero_stage)
+    return Layout(data=ranks, shard=shard, zero_stage=layout.zero_stage, pipeline=_several(layout))
 
 
 def rank_units(

@@ -13,6 +13,7 @@ from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..memory.no_sync import NO_SYNC
 from ..memory.rank_memory import RankMemory
+from ..memory.sent_between_stages import keeps_sent, sent_bytes
 from ..memory.stage_memory import checked_stages, stage_memories
 from ..offload.host_copies import state_on_device
 from ..parallelism.pipeline_stages import in_flight
@@ -211,12 +212,21 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
         state=state_of(setup, numerics, cache.profile),
     )
     boundary = boundary_bytes(share) * setup.micro_batch
+    sent = sent_of(cache, setup)
     held = []
     for stage, memory in zip(checked_stages(layout), memories, strict=True):
         received = received_bytes(boundary, in_flight(stage, layout, setup.grad_accum))
         engine = _engine_bytes(cache, setup, units[stage].trainable, received=received)
-        held.append(memory.beside(engine))
+        held.append(memory.beside(engine + sent))
     return max(held, key=lambda one: one.peak_bytes.item())
+
+
+def sent_of(cache: ModelCache, setup: Setup) -> float:
+    """Return bytes that interleaved stages of a setup sent and hold to the end of a step."""
+    if not keeps_sent(setup.stack):
+        return 0.0
+    boundary = boundary_bytes(memory_share(cache, setup)) * setup.micro_batch
+    return sent_bytes(boundary, float(setup.layout.virtual_stages), float(setup.grad_accum))
 
 
 def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:

@@ -126,13 +126,20 @@ def wire_bytes(
             sharded_by_unit=False,
             sharded_by_tensor=SHARDED_BY_TENSOR in features,
         )
+    of_torch = stack.startswith("torch")
     if NUMERICS_OF_PRECISION[precision] == "pure16":
-        return WireBytes(gather=2, reduce=2, refresh=2)
+        return WireBytes(gather=2, reduce=2, refresh=2, once_in_stages=of_torch)
     if NUMERICS_OF_PRECISION[precision] == "fp32":
-        return WireBytes(gather=4, reduce=4, refresh=4)
+        return WireBytes(gather=4, reduce=4, refresh=4, once_in_stages=of_torch)
     reduce = 2 if BF16_REDUCTION in features else 4
     gather = 1 if precision == "fp8" and "fp8-rowwise" not in features else 2
-    wire = WireBytes(gather=gather, reduce=reduce, refresh=4, overlaps=BLOCKING not in features)
+    wire = WireBytes(
+        gather=gather,
+        reduce=reduce,
+        refresh=4,
+        overlaps=BLOCKING not in features,
+        once_in_stages=of_torch,
+    )
     if LARGE_BUCKETS in features:
         return replace(wire, bucket_bytes=MEGATRON_BUCKET_BYTES, sharded_by_unit=False)
     return wire

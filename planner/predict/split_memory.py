@@ -11,6 +11,7 @@ from ..memory.split_peaks import Shards, Stages, peak_bytes
 from ..memory.stage_memory import checked_stages
 from ..memory.stage_shapes import stage_shapes
 from ..memory.stage_stream import streams_of
+from ..memory.whole_stages import gradient_share
 from ..parallelism.legal_layouts import Shape
 from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_parameters import expert_data_layout
@@ -61,6 +62,8 @@ def stages_of(
     streams = streams_of(share, setup.layout.context)
     made = stage_shapes(streams, share.trace, micro_batches)
     shapes, units, flights, accumulates, owners = [], [], [], [], []
+    whole: list[list[float]] = []
+    staged: list[bool] = []
     for k, (pipeline, virtual) in enumerate(pipelines):
         shape = Shape.of(setup.layout)._replace(pipeline=pipeline, virtual_stages=virtual)
         layout = shape.smallest()
@@ -71,6 +74,8 @@ def stages_of(
             units.append(held[stage])
             flights.append([in_flight(stage, layout, count) for count in counts])
             accumulates.append([count > 1 for count in counts])
+            whole.append([gradient_share(held[stage], layout, count) for count in counts])
+            staged.append(pipeline > 1)
             owners.append(k)
     in_flights = np.array(flights).T
     stages = Stages(
@@ -80,6 +85,8 @@ def stages_of(
         units=units,
         in_flight=in_flights,
         accumulates=np.array(accumulates).T,
+        is_staged=np.array(staged),
+        gradient_share=np.array(whole).T,
         received=received_bytes(boundary_bytes(share) * micro_batches, in_flights[:, :, None]),
     )
     return stages, np.array(owners)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Recompute
+from ...catalog.vocabulary import Recompute, Stack
 from ..hardware.cluster import Site
 from ..offload.host_memory import steps_on_host
 from ..parallelism.rank_parameters import RankUnits
@@ -249,16 +249,20 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
                 wire_of(setup),
             ),
             stepped=stepped,
-            accumulated=np.array([[accumulated_parameters(fullest, layout)]]),
+            accumulated=np.array([[accumulated_parameters(fullest, layout, setup.stack)]]),
             grad_accum=grad_accum,
             gathered=np.array([[kept]]),
         ),
     )
 
 
-def accumulated_parameters(fullest: RankUnits, layout: Layout) -> float:
-    """Return the gradients of a rank that each further micro-batch adds to."""
-    return fullest.sharded(layout) if layout.zero_stage == 3 else fullest.trainable
+def accumulated_parameters(fullest: RankUnits, layout: Layout, stack: Stack) -> float:
+    """Return the gradients of a rank that each further micro-batch adds to.
+
+    Those that FSDP reduces once a step, beside stages of torch's pipelines, are whole.
+    """
+    staged = layout.pipeline > 1 and stack.startswith("torch")
+    return fullest.sharded(layout) if layout.zero_stage == 3 and not staged else fullest.trainable
 
 
 def wire_of(setup: Setup) -> WireBytes:

@@ -41,6 +41,18 @@ class StateScale:
     zero_2_gathers: bool = False
     """Whether ZeRO-2 is FSDP whose blocks keep what they gathered in forward (torch)."""
 
+    whole_in_stages: bool = False
+    """Whether FSDP beside pipeline stages gathers and reduces once a step (torch)."""
+
+    def holds_whole(self, layout: Layout) -> bool:
+        """Return whether ranks hold all of a stage's parameters and gradients through a step."""
+        return (
+            self.whole_in_stages
+            and layout.pipeline > 1
+            and layout.zero_stage == 3
+            and layout.shard > 1
+        )
+
     def gathers_parameters(self, layout: Layout) -> bool:
         """Return whether ranks hold a part of the parameters, and gather the rest to compute."""
         return layout.shard > 1 and (
@@ -79,13 +91,13 @@ def state_scale(
     """
     of_torch = stack.startswith("torch")
     if not sixteen_bit_layers:
-        return replace(AS_TRACED, zero_2_gathers=of_torch)
+        return replace(AS_TRACED, zero_2_gathers=of_torch, whole_in_stages=of_torch)
     if deepspeed:
         return DEEPSPEED_FP16 if precision == "fp16-amp" else DEEPSPEED_BF16
     if not of_torch:
         keeps_16_bit = precision == "fp16-amp" or reduces_16_bit
         return MASTER_BESIDE_FP16 if keeps_16_bit else MASTER_BESIDE_BF16
-    return replace(FP32_AROUND_16_BIT_LAYERS, zero_2_gathers=True)
+    return replace(FP32_AROUND_16_BIT_LAYERS, zero_2_gathers=True, whole_in_stages=True)
 
 
 def with_unused(scale: StateScale, profile: Profile, stack: Stack, layout: Layout) -> StateScale:

@@ -45,6 +45,8 @@ class WireBytes:
     sharded_by_unit: bool = True
     """Whether ZeRO-1 and ZeRO-2 are FSDP that keeps what it gathered in forward (torch), not
     buckets and a refresh after the optimizer (DeepSpeed)."""
+    once_in_stages: bool = False
+    """Whether FSDP beside pipeline stages gathers and reduces once a step (torch)."""
     sharded_by_tensor: bool = False
     """Whether ZeRO-1 gives whole tensors to ranks, each of which broadcasts its own (InternEvo)."""
 
@@ -114,6 +116,7 @@ def _trained_tensors(units: tuple[Unit, ...]) -> int:
 
 def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> list[SlottedCall]:
     """Return FSDP's collectives; HSDP's all-reduce of shards runs in the last backward only."""
+    staged = wire.once_in_stages and layout.pipeline > 1
     # ZeRO-1 leaves casting to autocast: its parameters are gathered as the optimizer keeps them.
     calls = collective_calls(
         units,
@@ -125,10 +128,11 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
     counts: dict[SlottedCall, int] = {}
     # The blocks of a group are equal, so that a few calls are made many times.
     for call, times in Counter(calls).items():
-        if layout.zero_stage < 3 and (call.phase, call.kind) == ("backward", "all_gather"):
+        kept = layout.zero_stage < 3 or staged
+        if kept and (call.phase, call.kind) == ("backward", "all_gather"):
             continue  # What was gathered in forward is kept.
         across = call.kind == "all_reduce"
-        for place in _places(call, layout.zero_stage):
+        for place in _places(call, layout.zero_stage, staged=staged):
             size = call.total_bytes
             one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
             counts[one] = counts.get(one, 0) + times
@@ -138,14 +142,17 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
     ]
 
 
-def _places(call: Call, zero_stage: int) -> tuple[Slot, ...]:
+def _places(call: Call, zero_stage: int, *, staged: bool) -> tuple[Slot, ...]:
     """Return where in the step FSDP sends a call, and where it has nothing to hide under.
 
-    The root is gathered first and reduced last: nothing runs beside it.
+    The root is gathered first and reduced last: nothing runs beside it. A pipeline stage reduces
+    everything when its last backward pass has ended (torch, `perform_reduce_grad`).
     """
     if call.kind == "all_reduce":
         return ("last_backward_s",)
-    alone, once = call.unit is None, zero_stage == 1
+    if staged and call.kind == "reduce_scatter":
+        return ("last_backward_s", "last_backward_bare_s")
+    alone, once = call.unit is None, zero_stage == 1 or staged
     if call.kind == "all_gather" and once:
         return ("after_s",) if alone else ("first_forward_s",)
     if call.kind == "all_gather":

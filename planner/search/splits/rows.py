@@ -162,7 +162,7 @@ class SplitRows:
                 layout.accelerators,
                 communicators(layout, self.base.stack),
                 stepped,
-                accumulated_parameters(units, layout),
+                accumulated_parameters(units, layout, self.base.stack),
                 self._of_shards[key],
                 self._traffic[wired],
                 oom_margin(layout),

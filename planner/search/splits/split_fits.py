@@ -9,6 +9,7 @@ import numpy as np
 from ...hardware.cluster import Site
 from ...hardware.device import capacity_bytes
 from ...memory.framework_memory import COMMUNICATOR_BYTES, framework_bytes
+from ...memory.sent_between_stages import keeps_sent, sent_bytes
 from ...offload.host_memory import kept_bytes
 from ...plan.layout import Layout
 from ...plan.setup import Setup
@@ -148,13 +149,22 @@ class SplitFits:
         at = memory.offset[rows, None, None] + np.arange(len(sizes))
         at = at + memory.recompute_stride[rows, None, None] * policies[None, :, None]
         at = at + (memory.accumulation_stride[rows, None] * several)[:, None, :]
-        peaks = np.where(divides[:, None, :], memory.peaks[at], np.inf)
+        peaks = memory.peaks[at] + self._sent(base, rows, accum)[:, None, :]
+        peaks = np.where(divides[:, None, :], peaks, np.inf)
         return Needed(
             accum=accum,
             peaks=peaks,
             least=peaks.min(axis=(1, 2)),
             indivisible=(~divides).sum(axis=1) * len(policies),
         )
+
+    def _sent(self, base: Setup, rows: np.ndarray, accum: np.ndarray) -> np.ndarray:
+        """Return [N, B] bytes that interleaved stages sent and still hold."""
+        facts = {name: self.rows.facts[name][rows] for name in ("virtual_stages", "split")}
+        if not keeps_sent(base.stack) or facts["virtual_stages"].max(initial=1) == 1:
+            return np.zeros(accum.shape)
+        boundary = self.tables.boundaries(base)[facts["split"], None] * self.tables.micro_batches
+        return sent_bytes(boundary, facts["virtual_stages"][:, None], accum)
 
     def _accumulation(
         self, rows: np.ndarray, sizes: np.ndarray

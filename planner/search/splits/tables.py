@@ -50,6 +50,7 @@ class SplitTables:
     """[B] sizes that are tried."""
     _memory: dict[Setup, MemoryTable] = field(default_factory=dict)
     _stages: dict[tuple[object, ...], StageTable] = field(default_factory=dict)
+    _boundaries: dict[Setup, np.ndarray] = field(default_factory=dict)
 
     def stages(self, site: Site, base: Setup) -> StageTable:
         """Return the slowest stages of every split, recompute policy and pipeline."""
@@ -75,9 +76,23 @@ class SplitTables:
                 others[s, r] = one.others_s
                 for name in SECONDS:
                     seconds[name][s, r] = one.seconds[name]
-            boundary[s] = boundary_bytes(split_shares(self.cache, setup, ("none",))[0])
+            boundary[s] = self._boundary(base, s)
         flat = {name: table.ravel() for name, table in seconds.items()}
         return StageTable(seconds=flat, others_s=others.ravel(), boundary_bytes=boundary)
+
+    def boundaries(self, base: Setup) -> np.ndarray:
+        """Return [splits] bytes per sample of the residual stream between two stages."""
+        if base not in self._boundaries:
+            splits = range(len(self.rows.splits))
+            self._boundaries[base] = np.array([self._boundary(base, s) for s in splits])
+        return self._boundaries[base]
+
+    def _boundary(self, base: Setup, s: int) -> float:
+        setup = replace(base, layout=self.rows.splits[s].smallest())
+        try:
+            return boundary_bytes(split_shares(self.cache, setup, ("none",))[0])
+        except UnsupportedError:
+            return 0.0
 
     def _splits_on(self, site: Site) -> list[int]:
         """Return the splits that are legal on any number of such nodes."""

@@ -8,6 +8,7 @@ of one model differ in memory and risk alone.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ from gpuplan.planner.parallelism.legal_layouts import Limits, legal_layouts
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.host_work import host_memory_of
-from gpuplan.planner.predict.interval import oom_probability
+from gpuplan.planner.predict.interval import safe_peak_bytes
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.predict import predict
@@ -126,14 +127,15 @@ class Trials:
             key = ("host", site.host_memory_bytes, setup)
             if not self._once(key, lambda: host_memory_of(self.cache, site, setup).fits):
                 return False
-        risk = oom_probability(
-            peak * fragmentation,
+        # Not the chance itself, which is rounded: one at the limit would be on either side of it.
+        needed = safe_peak_bytes(
+            np.array(peak * fragmentation),
             self._once(("framework", setup), lambda: framework_of(site, setup)),
-            capacity_bytes=capacity_bytes(site.accelerator),
             stack=setup.stack,
             layout=setup.layout,
+            max_oom=max_oom,
         )
-        return risk <= max_oom
+        return needed.item() <= capacity_bytes(site.accelerator)
 
     def _step_s(self, site: Site, setup: Setup) -> float:
         return self._once(
