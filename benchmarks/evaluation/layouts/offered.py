@@ -72,7 +72,7 @@ def offered(record: dict[str, Any]) -> Offered:
 
     Megatron-DeepSpeed before May 2022 is BigScience's: its pipelines are DeepSpeed's, which have no
     chunks, checkpoint by a fixed interval, and go with ZeRO-1 at most (deepspeed/runtime/pipe).
-    torchtitan shards with FSDP; between the micro-batches of a pipeline that is as ZeRO-1.
+    torchtitan shards with FSDP.
     """
     if is_titan(record):
         return Offered(
@@ -80,7 +80,7 @@ def offered(record: dict[str, Any]) -> Offered:
             every_nth=EVERY_NTH,
             accumulates=record["date"] >= TITAN_ACCUMULATES_SINCE,
             zero_stages=frozenset({3}),
-            zero_stages_of_pipelines=frozenset({1, 2, 3}),
+            zero_stages_of_pipelines=frozenset({3}),
         )
     if record["date"] < SEQUENCE_PARALLEL_SINCE:
         return Offered(

@@ -137,6 +137,7 @@ def run_of(record: dict[str, Any]) -> RunRecord:
         given["vpp"] = INTERLEAVED
     stack: Stack = "torch-compile" if is_titan(record) else "megatron"
     sharded = {"shard": given["dp"]} if given["dp"] > 1 else {}
+    stage = 3 if is_titan(record) else 1
     # torchtitan's selective recompute keeps every second product, in their setup and in ours.
     per_op = is_titan(record)
     return RunRecord.model_validate(
@@ -152,7 +153,7 @@ def run_of(record: dict[str, Any]) -> RunRecord:
             "layout": {
                 **{ours: given[theirs] for theirs, ours in DEGREES.items()},
                 "sequence_parallel": given["tp"] > 1 and offered(record).sequence_parallel,
-                "zero_stage": 1 if sharded else 0,
+                "zero_stage": stage if sharded else 0,
                 **sharded,
             },
             "precision": PRECISIONS.get(record["precision"].upper(), record["precision"]),
@@ -195,10 +196,7 @@ def _ways_of(record: dict[str, Any], setup: Setup) -> Iterator[Setup]:
     """Yield what a row leaves open: how the state is sharded."""
     sharded = setup.layout.data > 1
     fsdp = record["layout"].get("fsdp")
-    # Between micro-batches of a pipeline torchtitan keeps what it gathered (fully_shard
-    # with reshard_after_forward=False, its default with a pipeline), and torch reduces gradients
-    # after the last one (`backward_maybe_with_nosync` of its pipelining/stage.py): as ZeRO-1.
-    stage = 3 if fsdp and setup.layout.pipeline == 1 else 1
+    stage = 3 if fsdp or is_titan(record) else 1
     # The rows of torchtitan give the micro-batches of a pipeline as one batch.
     size, accum = setup.micro_batch, setup.grad_accum
     if setup.layout.pipeline > accum:

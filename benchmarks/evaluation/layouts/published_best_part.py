@@ -33,7 +33,7 @@ the vendor knew better, or tuned less.
 {near} of {cells} cells are within {bound} (wanted: {wanted}). Made by
 `benchmarks/evaluation/layouts/published_best.py`; nothing is fitted to them.
 
-To 2026-11-27 they were 9 of 19. No prediction changed since; two things that were compared did:
+To 2026-11-27 they were 9 of 19. Two things that were compared changed:
 
 - Ours is searched in what the software offered at its date
   (`benchmarks/evaluation/layouts/offered.py`):
@@ -42,16 +42,24 @@ To 2026-11-27 they were 9 of 19. No prediction changed since; two things that we
   of every nth or of every second product, and accumulated no gradients before June 2025 (#1238).
 - What was published ran, whatever memory is predicted. Where Megatron-Bridge's tables say nothing
   of recompute, its recipes set none (scripts/performance/configs/llama); as few layers as our
-  memory prediction makes it were counted before. torchtitan's pipelines are as ZeRO-1 by its code.
-  Shares above 100 % are therefore errors of our memory prediction: without recompute it is 4 to 19
-  % above the device for four of these recipes, and as ZeRO-1 106 GiB for torchtitan's 405B, which
-  took 72.7 (without chunks 100 for 82.5). Of what a product in fp8 multiplies Transformer Engine
-  keeps the fp8 copy alone, and two bytes are counted: about an eighth of what a layer keeps, of
-  which no record shows the memory. One recipe has the activations of 20 of 80 layers in host
-  memory (LLAMA3_70B on GB300 in FP8), which is counted as free.
+  memory prediction makes it were counted before. Shares above 100 % are therefore errors of our
+  memory prediction: without recompute it is 4 to 19 % above the device for four of these recipes.
+  Of what a product in fp8 multiplies Transformer Engine keeps the fp8 copy alone, and two bytes are
+  counted: about an eighth of what a layer keeps, of which no record shows the memory. One recipe
+  has the activations of 20 of 80 layers in host memory (LLAMA3_70B on GB300 in FP8), which is
+  counted as free.
 
-The 405B's step is right: as ZeRO-1 131 and 98 tokens a second and device are predicted, with and
-without chunks, for 128 and 100. So is that of the 70B in bf16 (592 and 658 for 597 and 652), not in
+Since then torchtitan's pipelines are FSDP as torch's pipelines run it, gathered and reduced once a
+step and whole in between, where they were taken for ZeRO-1 under autocast, which
+fully_shard has not. Expected, by the code: 11 GiB of activations, 15 of temporaries and 18 of fp32
+parameters less for its 405B, 12 of gathered ones more. Came out: 57 GiB allocated where the pool
+took 72.7, and 58 for 82.5 without chunks, for 106 and 100 before. torch's own stages hold three
+residual streams of every micro-batch of a step beside that, 6 and 3 GiB, which the runner here does
+not; the rest is not explained, and such layouts have the largest margin against running out of
+memory (`STAGED_FSDP_MARGIN`).
+
+The 405B's step is right: 130 and 102 tokens a second and device are predicted, with and without
+chunks, for 128 and 100. So is that of the 70B in bf16 (592 and 658 for 597 and 652), not in
 fp8 (715 and 812 for 810 and 942): its casts under tensor ranks ("Step time: five folds by
 configuration")."""
 
