@@ -75,7 +75,7 @@ def global_batch_of(
         given = _samples_near(work.global_batch_tokens, per_sample)
     if given is not None:
         return AskedBatch(samples=given, tokens=_tokens(given, per_sample), source="option")
-    rule = _rule(profile, _fine_tunes(profile, work, samples))
+    rule = _rule(profile, work, samples)
     odd = odd if odd <= rule.samples else 1
     size = odd * _power_of_two(rule.samples / odd)
     most = size if samples is None else max(1, int(samples // FEWEST_STEPS))
@@ -132,18 +132,27 @@ def _fine_tunes(profile: Profile, work: Work, samples: float | None) -> bool:
     return samples * per_sample < profile.parameters
 
 
-def _rule(profile: Profile, fine_tunes: bool) -> _Rule:
+def _labels_texts(profile: Profile) -> bool:
+    """Return whether a sample is a text and one label, or a few: what a classifier learns from."""
+    shapes = [one.sample_shape for one in profile.batch_tensors]
+    return profile.tokens_per_sample is not None and () in shapes and max(map(len, shapes)) == 1
+
+
+def _rule(profile: Profile, work: Work, amount: float | None) -> _Rule:
     table = _table()
     size = profile.parameters
     if profile.tokens_per_sample is not None and _trains_adapters(profile):
         return _Rule(**_samples(table["adapters"], "of adapters"))
     if profile.mixes_samples or compares_samples(profile):
         return _Rule(**_samples(table["pairs"], "of a contrastive loss"))
+    if work.from_weights and _labels_texts(profile):
+        return _Rule(**_samples(table["labelled"], "of labelled texts"))
     if profile.tokens_per_sample is not None:
         row = next(row for row in table["language"] if size <= row["up_to_parameters"])
         tuned = table["fine_tune"]
         # Long documents are fewer: no fine-tune takes more tokens a step than the first training.
         most_tokens = row["tokens"] * (1 + NEAR)
+        fine_tunes = _fine_tunes(profile, work, amount)
         if fine_tunes and tuned["samples"] * profile.tokens_per_sample <= most_tokens:
             return _Rule(**_samples(tuned, "of a fine-tune"))
         return _Rule(

@@ -145,6 +145,26 @@ def test_a_short_training_of_trained_weights_has_the_batch_of_fine_tunes(
     assert first.rule is not None and "tokens at" in first.rule
 
 
+@pytest.mark.parametrize(
+    ("shapes", "from_weights", "samples"),
+    [
+        ([(128,), ()], True, 32),
+        ([(128,), (), ()], True, 32),
+        ([(128,), (128,)], True, 4096),
+        ([(128,), ()], False, 4096),
+        ([(3, 224, 224), (128,), ()], True, 4096),
+    ],
+)
+def test_a_classifier_of_texts_with_trained_weights_has_a_small_batch(
+    toy: Profile, shapes: list[tuple[int, ...]], from_weights: bool, samples: int
+) -> None:
+    """Three epochs of MNLI are more tokens than BERT has parameters, and no pre-training."""
+    tensors = tuple(BatchTensor(sample_shape=each, dtype="int64") for each in shapes)
+    profile = language(toy, 110e6, tokens_per_sample=128.0, batch_tensors=tensors)
+    batch = global_batch_of(profile, Work(epochs=1, from_weights=from_weights), 1e8)
+    assert batch.samples == samples
+
+
 def test_without_an_amount_of_work_nothing_is_known_of_a_fine_tune(toy: Profile) -> None:
     batch = global_batch_of(language(toy, 8e9), Work(from_weights=True), None)
     assert batch.rule == "2M tokens at 8B parameters"
