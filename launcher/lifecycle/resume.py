@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, TextIO
 
-import yaml
-
 from ...catalog.errors import GpuplanError, UsageError
-from ...catalog.files import write_atomically
 from ..guard.orders import STOP_FILE
 from ..store.launch_record import LaunchRecord
 from ..store.spending_limits import SpendingLimits
-from ..task_file import OUT_FOLDER, write_tasks
 from .closing import close_lost
 from .context import LaunchContext
 from .engine import ENDED, EngineError, NoEngineError
@@ -22,6 +17,7 @@ from .job_end import UNASKED
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
 from .observe import Finding, Observed, classify, observe, silence_text
+from .rewrite_task import rewrite_task
 from .transitions import (
     ask,
     attend,
@@ -285,7 +281,7 @@ def resume(
     last = record.last
     was_spot = last is not None and last.spot
     buys_spot = was_spot if spot is None else spot
-    _retask(record, spot=buys_spot)
+    rewrite_task(record, spot=buys_spot)
     pid, host = this_process()
     record = context.ledger.begin_attempt(
         record.run,
@@ -387,26 +383,3 @@ def _cancel_managed(context: LaunchContext, record: LaunchRecord) -> None:
     assert last is not None and last.job_id is not None
     context.engine.cancel_managed(last.job_id, gracefully=True)
     advance(context, record, lambda one: one, what="managed job cancelled")
-
-
-def _retask(record: LaunchRecord, *, spot: bool) -> None:
-    """Write the task of a launch anew: bought as it is now, with what was fetched sent back.
-
-    Of two tasks the second is the one that is bought on demand.
-    """
-    path = Path(record.folder) / "task.yaml"
-    try:
-        tasks = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    except OSError:
-        raise UsageError(
-            f"{path} is gone, and it is what would be launched.", fix="launch the plan again."
-        ) from None
-    if not spot:
-        tasks = [{**tasks[-1], "name": record.cluster}]
-    resources = tasks[0]["resources"]
-    resources.pop("use_spot", None)
-    if spot:
-        resources["use_spot"] = True
-    if record.fetch is not None and Path(record.fetch).is_dir():
-        tasks[0].setdefault("file_mounts", {})[f"~/{OUT_FOLDER}"] = record.fetch
-    write_atomically(path, write_tasks(tasks))

@@ -13,6 +13,7 @@ from ...catalog.names import shown_instance
 from ...catalog.text.money import format_money_range
 from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range, format_share
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
+from .energy import PlanEnergy as PlanEnergy
 from .layout import Layout
 from .parts import Basis as Basis
 from .parts import Breakdown as Breakdown
@@ -23,7 +24,6 @@ from .parts import Estimated as Estimated
 from .parts import EstimatedHostMemory as EstimatedHostMemory
 from .parts import EstimatedMemory as EstimatedMemory
 from .parts import MemoryBreakdown as MemoryBreakdown
-from .parts import PlanEnergy as PlanEnergy
 from .parts import RunCost as RunCost
 from .parts import Stops as Stops
 from .parts import WholeJob as WholeJob
