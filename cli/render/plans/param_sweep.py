@@ -19,6 +19,7 @@ from .plan_table import USE
 
 NO_PLAN = "no plan"
 NOT_TRACED = "failed"
+OWN_BATCHES = "batches are those of a rule, one for each model: --global-batch sets one for all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,8 @@ def _cells(plans: list[Plan]) -> list[_Cell]:
         what, _ = per_million(plans[0])
         found.append(_right("rate", lambda plan: plan.rate_text))
         found.append(_right(f"$ per 1M {what}", lambda plan: per_million(plan)[1]))
+    if len({plan.global_batch for plan in plans}) > 1:
+        found.append(_right("batch", lambda plan: f"{plan.global_batch:,}", 100))
     found.append(_right("step", lambda plan: format_seconds(plan.step_time_s.value), 90))
     found.append(_right(USE, describe_use, 100))
     found.append(_right("p(oom)", _p_oom, 80))
@@ -113,6 +116,9 @@ def _below(answer: Sweep) -> Iterator[str]:
             named = ", ".join(f"{name}={_value_text(value)}" for name, value in row.params.items())
             yield f"{named}: {' '.join(row.why_not.split())}"
     plans = [row.plan for row in answer.sweep if row.plan is not None]
+    ruled = [row.global_batch for row in answer.sweep if row.global_batch is not None]
+    if len({one.samples for one in ruled if one.source == "rule"}) > 1:
+        yield OWN_BATCHES
     if any(plan.is_bandwidth_bound for plan in plans):
         yield BANDWIDTH_MARK
     if any(plan.run for plan in plans):

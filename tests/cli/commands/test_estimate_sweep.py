@@ -47,6 +47,25 @@ def test_the_table(golden: Callable[[Path, str], None], width: int, monkeypatch,
     golden(GOLDEN / f"estimate-sweep-{width}.txt", out)
 
 
+def test_batches_that_a_rule_made_different_are_said(monkeypatch, capsys) -> None:
+    answer = make_ranked_estimate()
+    asked, batches = answer.question, iter((256, 512))
+    assert asked is not None
+
+    def of_a_rule(*_: Any, **__: Any) -> Estimate:
+        update = {"source": "rule", "samples": next(batches), "rule": "published runs"}
+        batch = asked.global_batch.model_copy(update=update)
+        plans = [p.model_copy(update={"global_batch": batch.samples}) for p in answer.plans]
+        question = asked.model_copy(update={"global_batch": batch})
+        return answer.model_copy(update={"question": question, "plans": tuple(plans)})
+
+    monkeypatch.setattr(param_sweep, "estimate", of_a_rule)
+    monkeypatch.setenv("COLUMNS", "140")
+    assert run(COMMAND) == 0
+    out = capsys.readouterr().out
+    assert "--global-batch sets one for all" in out and "  512 " in out
+
+
 def test_without_an_amount_of_work_there_are_rates(made_answers, monkeypatch, capsys) -> None:
     made_answers["answer"] = make_unworked_estimate()
     monkeypatch.setenv("COLUMNS", "120")
