@@ -69,7 +69,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         date=date,
         flash_package=FLASH_PACKAGE in setup.features,
         narrow_products=narrow_products(setup.features),
-        routing_passes=routing_passes(setup.stack, date, setup.features, constants),
+        routing_passes=routing_passes(setup.stack, setup.features, constants),
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,

@@ -6,7 +6,7 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 
 from __future__ import annotations
 
-from ...catalog.vocabulary import Stack
+from ...catalog.vocabulary import Precision, Stack
 from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date
@@ -66,9 +66,11 @@ DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
 FUSED_DISPATCH = "deepep"
 """Feature: tokens go to experts and back by DeepEP's kernels, permuted on the way."""
-LEAN_EXPERTS: Date = (2026, 4)
-"""Megatron's recipes with CUDA graphs around experts, HybridEP and fused grouped products: the same
-cells of Megatron-Bridge's tables take 1.4 to 1.7 times less than a year before."""
+FUSED_EXPERTS: Date = (2026, 6)
+"""Megatron's recipes in MXFP8 on Blackwell: one CUDA graph of the whole step, grouped products with
+activation and casts in their epilogue (CuTe DSL), tokens permuted by the dispatch itself (HybridEP)
+and attention in fp8 (NVIDIA-NeMo/Megatron-Bridge, pull requests 3983, 4211, 4226, of 2026-06).
+Those for Hopper have none of it: their cells took as long in 2026-04 as in 2026-02."""
 LAYOUT_OPTIMIZATION: Date = (2023, 10)
 """torch 2.1: Inductor's `layout_optimization`, on by default, runs convolutions channels-last."""
 CUDNN_9: Date = (2024, 7)
@@ -168,13 +170,17 @@ def tensor_exposure(
     return constants["tensor_exposure.overlapped" if overlapped else "tensor_exposure"]
 
 
-def routing_passes(
-    stack: Stack, date: Date | None, features: frozenset[str], constants: Constants
-) -> float:
+def routing_passes(stack: Stack, features: frozenset[str], constants: Constants) -> float:
     """Return how often the rows of experts' grouped products are moved beside the products.
 
     Tokens are sorted by expert, padded, cast, weighted and put back, and groups are uneven.
     """
-    newest = stack == "megatron" and (date is None or date >= LEAN_EXPERTS)
-    newest = newest or FUSED_DISPATCH in features or stack == "xla"
-    return constants["routing_passes.lean" if newest else "routing_passes"]
+    lean = FUSED_DISPATCH in features or stack == "xla"
+    return constants["routing_passes.lean" if lean else "routing_passes"]
+
+
+def fuses_experts(architecture: str, stack: Stack, date: Date | None, precision: Precision) -> bool:
+    """Return whether grouped products do what is left of `routing_passes` themselves."""
+    of_date = date is None or date >= FUSED_EXPERTS
+    of_device = architecture.startswith("Blackwell") and precision == "fp8"
+    return stack == "megatron" and of_date and of_device

@@ -15,11 +15,11 @@ import numpy as np
 from ...catalog.vocabulary import Precision
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
-from ..parallelism.column_row_parallel import is_expert_product
+from ..parallelism.column_row_parallel import SPLIT_EXPERTS, is_expert_product
 from ..software.fusion import fuse
 from ..software.kernel_levels import attention_architecture, attention_slowdown, in_step
 from ..software.stack import StackFacts
-from ..software.versions import lacks_grouped_kernels, picks_layouts
+from ..software.versions import fuses_experts, lacks_grouped_kernels, picks_layouts
 from .kernel_times import MATMUL_KINDS, KernelTable
 
 Array = np.ndarray
@@ -146,6 +146,14 @@ class StepKernels:
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
         self._expert = [row for row, k in enumerate(kernels) if is_expert_product(k)]
+        self._dispatched = [
+            rows[id(kernel)]
+            for segments in self._segments
+            for segment in segments
+            if any(SPLIT_EXPERTS in kernel.dims for kernel in segment.kernels)
+            for kernel in segment.kernels
+            if kernel.kind == "embedding"
+        ]
         self._dense = [row for row, k in enumerate(kernels) if _is_dense_convolution(k)]
         self._dense_channels_last = [
             row for row in self._dense if kernels[row].op.endswith(".channels_last")
@@ -230,7 +238,12 @@ class StepKernels:
             device_s += self._table.general_transposing_s(curves, precision, constants)
         if self._expert:
             moved = curves.memory_bound_s(self._table.row_bytes(self._expert), kind="copy")
-            device_s[self._expert] += stack.routing_passes * copy_step * moved
+            passes = stack.routing_passes
+            if fuses_experts(device.arch, stack.name, stack.date, precision):
+                passes = constants["routing_passes.fused"]
+                device_s[self._dispatched] = 0.0
+                device_s[self._flash] *= constants["attention_fp8"]
+            device_s[self._expert] += passes * copy_step * moved
         return device_s
 
 

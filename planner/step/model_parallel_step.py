@@ -189,11 +189,12 @@ def exchange_s(
     sizes = tuple(float(size) for size in micro_batches)
     table = _exchange_table(split, degrees, links.site.domain, sizes)
     if table is not None:
-        # Tensor ranks stand still for theirs; the others run beside kernels.
+        # Tensor ranks stand still for theirs. Experts' kernels of their own reach 0.83 to 0.9 of
+        # the line (DeepEP on 2 and 4 nodes of H100); the rings of the others run beside kernels.
         alone = collective_s(table.calls, links, alone=True)
         beside = collective_s(table.calls, links)
         for among, (rows, places) in table.among.items():
-            taken = alone if among == "tensor" else beside
+            taken = beside if among == "context" else alone
             np.add.at(seconds[among], places, (table.count * taken)[rows])
     return seconds
 

@@ -9,6 +9,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
 from gpuplan.planner.software.versions import (
     TRANSFORMER_ENGINE,
+    fuses_experts,
     is_python_bound,
     lacks_grouped_kernels,
     narrow_products,
@@ -63,13 +64,23 @@ def test_gradients_that_fsdp_reduces_in_bf16_are_half_the_bytes():
     assert (usual.gather, usual.refresh) == (half.gather, half.refresh)
 
 
-def test_experts_cost_less_beside_their_products_since_their_kernels_were_fused():
+def test_experts_cost_less_beside_their_products_where_kernels_are_fused():
     none = frozenset()
-    before = routing_passes("megatron", (2025, 6), none, USUAL)
-    newest = routing_passes("megatron", None, none, USUAL)
-    assert 0 < newest < before
-    assert routing_passes("torch-eager", None, none, USUAL) == before
-    assert routing_passes("torch-eager", (2025, 10), frozenset({"deepep"}), USUAL) == newest
+    usual = routing_passes("megatron", none, USUAL)
+    lean = routing_passes("torch-eager", frozenset({"deepep"}), USUAL)
+    assert 0 < USUAL["routing_passes.fused"] < lean < usual
+    assert routing_passes("torch-eager", none, USUAL) == usual
+    assert routing_passes("xla", none, USUAL) == lean
+
+
+@pytest.mark.parametrize("device", ["Blackwell", "Blackwell Ultra"])
+def test_megatron_fuses_experts_in_fp8_on_blackwell_since_mid_2026(device):
+    assert fuses_experts(device, "megatron", None, "fp8")
+    assert fuses_experts(device, "megatron", (2026, 6), "fp8")
+    assert not fuses_experts(device, "megatron", (2026, 4), "fp8")
+    assert not fuses_experts(device, "megatron", None, "bf16-amp")
+    assert not fuses_experts(device, "torch-compile", None, "fp8")
+    assert not fuses_experts("Hopper", "megatron", None, "fp8")
 
 
 def test_inductor_picks_the_memory_order_of_convolutions_since_torch_2_1():
