@@ -18,6 +18,9 @@ from ...profiles.profile import Profile
 from ...profiles.records import RunRecord
 from .cases import Case
 
+VARIANT = "_masked"
+"""What the file of a model that masks is named beside that of the model."""
+
 
 class Benches:
     """One model cache per Profile and optimizer, made when it is first asked for."""
@@ -90,6 +93,10 @@ def held_out(
 
 
 def configuration(record: RunRecord) -> str:
-    """Return text that is equal for runs of one model in one layout."""
-    parts = (record.model, record.params, record.layout.model_dump())
+    """Return text that is equal for runs of one model in one layout.
+
+    A variant of a model file (`bert_masked.py`) is the same model: its runs stay in the fold that
+    the constants were fitted without.
+    """
+    parts = (record.model.replace(VARIANT, ""), record.params, record.layout.model_dump())
     return json.dumps(parts, sort_keys=True, default=str)

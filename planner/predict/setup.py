@@ -16,6 +16,8 @@ from ..software.versions import (
     BF16_REDUCTION,
     BLOCKING,
     COALESCED_ZERO_3,
+    DEEPSPEED,
+    DISTRIBUTED_OPTIMIZER,
     FLASH_PACKAGE,
     FUSED_ACCUMULATION,
     LARGE_BUCKETS,
@@ -30,6 +32,8 @@ from ..software.versions import (
 )
 from ..step.slotted_calls import WireBytes
 
+DEEPSPEED_BUCKET_BYTES = 10**9
+"""DeepSpeed's `reduce_bucket_size` of 5e8 elements in 16 bits."""
 MEGATRON_BUCKET_BYTES = 500 * 10**6
 """DeepSpeed's `reduce_bucket_size` (5e8 elements) and Megatron's (40 M parameters and more) differ;
 at this size the network is at its peak rate with either."""
@@ -116,10 +120,17 @@ def wire_bytes(
     by row leave it at 16.
     """
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
+        # Before it had one of its own, ZeRO beside Megatron was DeepSpeed's pipeline engine, which
+        # reduces after the last backward pass (`_exec_reduce_grads`), fp32 sums of bf16 gradients
+        # whole (`_bf16_reduce_grads`); Megatron's own data parallelism sends those in fp32 as well.
+        of_deepspeed = date is not None and date < DISTRIBUTED_OPTIMIZER
+        in_fp32 = of_deepspeed and precision == "bf16-amp"
         return WireBytes(
             gather=2,
-            reduce=2,
+            reduce=4 if in_fp32 else 2,
             refresh=2,
+            reduces_apart=of_deepspeed,
+            reduces_whole=in_fp32,
             coalesced=date is None or date >= COALESCED_ZERO_3,
             bucket_bytes=MEGATRON_BUCKET_BYTES,
             refresh_overlaps=is_lean(date, features),
@@ -140,6 +151,16 @@ def wire_bytes(
         overlaps=BLOCKING not in features,
         once_in_stages=of_torch,
     )
+    if DEEPSPEED in features:
+        return replace(
+            wire,
+            reduce=2,
+            refresh=2,
+            bucket_bytes=DEEPSPEED_BUCKET_BYTES,
+            sharded_by_unit=False,
+            reduces_apart=True,
+            reduces_whole=True,
+        )
     if LARGE_BUCKETS in features:
         return replace(wire, bucket_bytes=MEGATRON_BUCKET_BYTES, sharded_by_unit=False)
     return wire

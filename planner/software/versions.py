@@ -44,6 +44,10 @@ FUSED_OPTIMIZER = "fused-optimizer"
 """Feature: one kernel steps many parameters (torch's fused=True, apex)."""
 BLOCKING = "blocking-collectives"
 """Feature: nothing runs beside the collectives of the data dimension."""
+DEEPSPEED = "deepspeed"
+"""Feature: ZeRO beside torch's layers is DeepSpeed's engine, not FSDP. Unless `overlap_comm` is set
+its ZeRO-1 and ZeRO-2 reduce gradients beside nothing, and all of them on every rank
+(runtime/zero/stage_1_and_2.py, `use_multi_rank_bucket_allreduce`: one all-reduce a bucket)."""
 LARGE_BUCKETS = "large-buckets"
 """Feature: gradients are reduced in a few large buckets beside torch's layers (apex, NeMo)."""
 SHARDED_BY_TENSOR = "zero-by-tensor"

@@ -49,6 +49,10 @@ class WireBytes:
     """Whether FSDP beside pipeline stages gathers and reduces once a step (torch)."""
     sharded_by_tensor: bool = False
     """Whether ZeRO-1 gives whole tensors to ranks, each of which broadcasts its own (InternEvo)."""
+    reduces_apart: bool = False
+    """Whether ZeRO-1 and ZeRO-2 reduce gradients while nothing else runs (DeepSpeed)."""
+    reduces_whole: bool = False
+    """Whether they all-reduce gradients of which a rank needs its shard alone (DeepSpeed)."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,14 @@ def slotted_calls(
     buckets = max(1, round(gradients / wire.bucket_bytes))
     owned = layout.zero_stage == 1 and layout.shard > 1 and wire.sharded_by_tensor
     sharded = layout.zero_stage in (1, 2) and layout.shard > 1 and not owned
-    kind: Collective = "reduce_scatter" if sharded else "all_reduce"
+    scatters = sharded and not wire.reduces_whole
+    kind: Collective = "reduce_scatter" if scatters else "all_reduce"
     slot: Slot = "backward_s" if layout.zero_stage == 2 else "last_backward_s"
     bare: Slot = "backward_bare_s" if layout.zero_stage == 2 else "last_backward_bare_s"
     size, ranks = gradients / buckets, layout.shard if sharded else layout.data
     calls = (
         SlottedCall(slot, kind, size, ranks, buckets),
-        SlottedCall(bare, kind, size, ranks),
+        SlottedCall(bare, kind, size, ranks, buckets if sharded and wire.reduces_apart else 1),
     )
     if sharded and layout.replicas > 1:
         # State is shared by fewer ranks than there are: each shard is reduced over its copies.

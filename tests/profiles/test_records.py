@@ -141,4 +141,9 @@ def test_the_vocabulary_head_of_one_program_sees_what_it_was_trained_on():
     runs = runs_of("dle", "BERT/BERT")
     heads = {(run.model, run.params["seq_len"], run.params.get("head")) for run in runs}
     assert len(runs) == 10
-    assert heads == {("bert_masked.py", 128, None), ("bert.py", 384, "span")}
+    assert heads == {("bert_masked.py", 128, None), ("bert_masked.py", 384, "span")}
+
+
+@pytest.mark.parametrize("name", ["bert_base_squad", "bert_large_squad"])
+def test_lambda_s_bert_is_that_of_the_same_program(name):
+    assert {run.model for run in runs_of("lambda", name)} == {"bert_masked.py"}

@@ -46,3 +46,23 @@ def test_buckets_are_gathered_at_once_where_tensors_are_not_owned() -> None:
 
 def test_plain_data_parallelism_owns_nothing() -> None:
     assert "after_s" not in calls_of(Layout(data=64))
+
+
+@pytest.mark.parametrize("zero_stage", [1, 2])
+def test_deepspeed_reduces_all_gradients_beside_nothing(zero_stage: int) -> None:
+    wire = wire_bytes("bf16-amp", "torch-eager", features=frozenset({"deepspeed"}))
+    calls = calls_of(Layout(data=8, shard=8, zero_stage=zero_stage), wire)
+    covered, bare = [call for slot, call in calls.items() if "backward" in slot]
+    assert {covered.kind, bare.kind} == {"all_reduce"}
+    assert covered.count == bare.count
+    assert calls["after_s"].kind == "all_gather"
+
+
+def test_deepspeed_beside_megatron_reduces_sums_of_bf16_gradients_in_fp32() -> None:
+    layout = Layout(data=8, shard=8, zero_stage=1)
+    bf16 = calls_of(layout, wire_bytes("bf16-amp", "megatron", (2022, 2)))["last_backward_bare_s"]
+    fp16 = calls_of(layout, wire_bytes("fp16-amp", "megatron", (2022, 2)))["last_backward_bare_s"]
+    assert (bf16.kind, fp16.kind) == ("all_reduce", "reduce_scatter")
+    assert bf16.count * bf16.total_bytes == 2 * fp16.count * fp16.total_bytes
+    own = calls_of(layout, wire_bytes("bf16-amp", "megatron", (2022, 9)))["last_backward_bare_s"]
+    assert (own.kind, own.count) == ("reduce_scatter", 1)
