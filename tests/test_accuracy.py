@@ -67,8 +67,9 @@ DEVICES_COVERED = (0.76, 0.88)  # 87 %: no weight was moved when records of card
 """The same of accelerators."""
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
-FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 20, 1
-"""Runs of 2,500 that ran and were predicted not to; that ran out and were predicted to fit."""
+FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 21, 1
+"""Runs of 2,500 that ran and were predicted not to, one of them CodeLlama-13B on Gaudi2, whose
+program writes the scores of 48 samples out; that ran out and were predicted to fit."""
 WHOLE_DEVICE_P95 = 0.4  # 15 %; one device shows twice what others do for one ResNet-50
 REGRETS_NOT_YET = {"vtrain-single": 0.034}  # 3 %
 WORST_REGRETS_NOT_YET = {"vtrain-single": 0.29}  # 20 %

@@ -225,7 +225,7 @@ spread. It is not kept:
 CARRIERS = """\
 So 7.5 % within folds, which is wanted, is out of reach of constants that move a level, even of one
 for every device of every source: what is left is how models and layouts differ within one source on
-one device. Six groups above 15 % make 3.3 of the 9.5 points. What they and others show:
+one device. Six groups above 15 % make 2.4 of the 9.2 points. What they and others show:
 
 - Mixtures of experts of Megatron-Bridge and of its H100 releases. The tables leave out what decides
   the step and what its recipes change from release to release: what is recomputed, the scope of
