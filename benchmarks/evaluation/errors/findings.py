@@ -176,14 +176,15 @@ A100 in 2020 and on H100 in 2023 is predicted within 5 %), of experts on them (.
 GB300 within x/ 2.0), of fp8 by architecture, of FSDP, of long sequences. A doubt of Blackwell as
 such covers 91 % of B200.
 
-With the model of 2026-11-27 a fit of the weights would narrow intervals by a tenth: with what
-programs really run ("What a program trains") 83 % of runs are covered without their source and 87
-without their device, and 80 and 82 would be. But then the 500 W H100 falls from 67 to 50 % without
-itself and GH200 from 83 to 67, and GB200 and GB300 stay at 67 and 62. Sources that nobody saw were
-covered less than held-out ones before, so the weights stay. Doubts of devices whose curves are
-borrowed (.0002 of the score of sources, .001 of devices), of Blackwell Ultra, and of makers other
-than NVIDIA, Google and AMD (devices .583 to .588, Gaudi2 80 % at x/ 1.8) cover GB300 no more than
-now: its mixtures of experts are 20 to 60 % too slow, 13 to 58 % with its own curves."""
+A fit of the weights, made on 2026-11-27 before experts' kernels were fused on Blackwell, would
+narrow intervals by a tenth: with what programs really run ("What a program trains") 83 % of runs
+are covered without their source and 87 without their device, and 80 and 82 would be. But then the
+500 W H100 falls from 67 to 50 % without itself and GH200 from 83 to 67, and GB200 and GB300 stay at
+67 and 62. Sources that nobody saw were covered less than held-out ones before, so the weights stay.
+Doubts of devices whose curves are borrowed (.0002 of the score of sources, .001 of devices), of
+Blackwell Ultra, and of makers other than NVIDIA, Google and AMD (devices .583 to .588, Gaudi2 80 %
+at x/ 1.8) covered GB300 no more: its mixtures of experts were 20 to 60 % too slow, 13 to 58 % with
+its own curves."""
 
 ONCE_A_STEP = """\
 What sends gradients once a step hides under more where stages have chunks. The largest errors with
