@@ -15,7 +15,7 @@ import argparse
 import json
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -33,7 +33,7 @@ from torch.utils._pytree import tree_leaves
 
 from gpuplan.examples import decoder
 
-GOLDEN = Path(__file__).parents[1] / "tests" / "planner" / "fsdp_golden"
+GOLDEN = Path(__file__).parents[1] / "tests" / "planner" / "parallelism" / "fsdp_golden"
 MODELS: dict[str, dict[str, Any]] = {
     # Biases, tied head and a vocabulary that no number of ranks divides: every padding rule.
     "gpt2": {
@@ -125,18 +125,31 @@ CASES = {case.name: case for case in all_cases()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Trace torch's fully_shard and write golden files."
+    write_golden(
+        "Trace torch's fully_shard and write golden files.",
+        {name: lambda case=case: to_json(trace(case)) for name, case in CASES.items()},
+        GOLDEN,
     )
+
+
+def write_golden(description: str, cases: Mapping[str, Callable[[], str]], folder: Path) -> None:
+    """Write the golden files that the command line asks for.
+
+    Args:
+        description: of the command.
+        cases: what each file holds, by its name without the ending.
+        folder: where they lie, unless the command line says otherwise.
+    """
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
-    parser.add_argument("--out-dir", type=Path, default=GOLDEN)
+    parser.add_argument("--out-dir", type=Path, default=folder)
     options = parser.parse_args()
-    if unknown := set(options.cases) - CASES.keys():
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
+    if unknown := set(options.cases) - cases.keys():
+        parser.error(f"no such case: {', '.join(sorted(unknown))}; known: {', '.join(cases)}")
     options.out_dir.mkdir(parents=True, exist_ok=True)
-    for name in options.cases or CASES:
+    for name in options.cases or cases:
         path = options.out_dir / f"{name}.json"
-        path.write_text(to_json(trace(CASES[name])))
+        path.write_text(cases[name]())
         print(path)
 
 

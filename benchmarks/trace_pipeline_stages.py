@@ -10,9 +10,9 @@ formulas (planner/memory/whole_stages.py) are tested against these files.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.pipelining import schedules as torch_schedules
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_leaves
-from trace_fully_shard import StepTrace, is_tensor, local
+from trace_fully_shard import StepTrace, is_tensor, local, write_golden
 
 from gpuplan.examples import decoder
 from gpuplan.launcher.runner.pipeline.receiving import ReceivingStage
@@ -100,17 +100,14 @@ class Chunk(nn.Module):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Trace a pipeline stage and write golden files.")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
-    parser.add_argument("--out-dir", type=Path, default=GOLDEN)
-    options = parser.parse_args()
-    if unknown := set(options.cases) - CASES.keys():
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
-    options.out_dir.mkdir(parents=True, exist_ok=True)
-    for name in options.cases or CASES:
-        path = options.out_dir / f"{name}.json"
-        path.write_text(json.dumps(trace(CASES[name]), indent=2) + "\n")
-        print(path)
+    write_golden(
+        "Trace a pipeline stage and write golden files.",
+        {
+            name: lambda case=case: json.dumps(trace(case), indent=2) + "\n"
+            for name, case in CASES.items()
+        },
+        GOLDEN,
+    )
 
 
 def trace(case: Case) -> dict[str, Any]:
@@ -136,26 +133,12 @@ def trace(case: Case) -> dict[str, Any]:
 
 
 def trace_second_step(case: Case, mesh: DeviceMesh) -> dict[str, Any]:
-    model = decoder.build_model(**PARAMS)
-    chunks = case.pipeline * case.virtual_stages
-    numbers = range(case.stage, chunks, case.pipeline)
-    per_chunk = PARAMS["layers"] // chunks
-    modules = [Chunk(model, n * per_chunk, (n + 1) * per_chunk) for n in numbers]
-    for module in modules:
-        for block in module.blocks:
-            fully_shard(block, mesh=mesh["shard"], mp_policy=POLICY, reshard_after_forward=False)
-        fully_shard(module, mesh=mesh["shard"], mp_policy=POLICY, reshard_after_forward=False)
-    stages = [stage_of(one, n, chunks, mesh) for one, n in zip(modules, numbers, strict=True)]
+    modules = chunks_of(case, mesh)
     parameters = [one for module in modules for one in module.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    schedule = schedule_of(case, modules, mesh)
     tokens, targets = decoder.make_batch(
         case.micro_batches, PARAMS["vocab"], seq_len=PARAMS["seq_len"]
-    )
-    how: dict[str, Any] = {"n_microbatches": case.micro_batches, "scale_grads": False}
-    how["loss_fn"] = loss
-    several = len(stages) > 1
-    schedule: Any = (
-        ScheduleInterleaved1F1B([*stages], **how) if several else Schedule1F1B(stages[0], **how)
     )
     given = (tokens,) if case.stage == 0 else ()
     wanted: dict[str, Any] = {"target": targets} if case.stage == case.pipeline - 1 else {}
@@ -188,6 +171,37 @@ def trace_second_step(case: Case, mesh: DeviceMesh) -> dict[str, Any]:
         "peak": traced.peak(lambda held: sum(held.values())),
         "collectives": Counter(each["kind"] for each in traced.collectives),
     }
+
+
+def numbers_of(case: Case) -> range:
+    """Return which chunks of the model the stage has."""
+    return range(case.stage, case.pipeline * case.virtual_stages, case.pipeline)
+
+
+def chunks_of(case: Case, mesh: DeviceMesh) -> list[Chunk]:
+    """Return the chunks of the stage, each block and then the rest sharded as the runner does."""
+    model = decoder.build_model(**PARAMS)
+    layers = PARAMS["layers"] // (case.pipeline * case.virtual_stages)
+    modules = [Chunk(model, n * layers, (n + 1) * layers) for n in numbers_of(case)]
+    for module in modules:
+        for part in (*module.blocks, module):
+            fully_shard(part, mesh=mesh["shard"], mp_policy=POLICY, reshard_after_forward=False)
+    return modules
+
+
+def schedule_of(case: Case, modules: Sequence[Chunk], mesh: DeviceMesh) -> Any:
+    """Return torch's schedule of the stage, interleaved where it has several chunks."""
+    chunks = case.pipeline * case.virtual_stages
+    pairs = zip(modules, numbers_of(case), strict=True)
+    stages = [stage_of(module, number, chunks, mesh) for module, number in pairs]
+    how: dict[str, Any] = {
+        "n_microbatches": case.micro_batches,
+        "scale_grads": False,
+        "loss_fn": loss,
+    }
+    if len(stages) > 1:
+        return ScheduleInterleaved1F1B([*stages], **how)
+    return Schedule1F1B(stages[0], **how)
 
 
 def stage_of(module: Chunk, number: int, chunks: int, mesh: DeviceMesh) -> ReceivingStage:

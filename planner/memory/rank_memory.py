@@ -133,8 +133,7 @@ def _of_whole_stage(
     made = np.where(backward, shape.block_gradient_bytes + shape.root_gradient_bytes, 0.0)
     made = np.where(final, per_gradient * units[-1].trainable, made)
     held = gathered_bytes(units, shard, compute_bytes) + compute_bytes * made / per_gradient
-    reduced = np.maximum(held, held + reduced_bytes(units, shard, compute_bytes, width))
-    held = np.where(final, reduced, held)
+    held = held + np.where(final, reduced_bytes(units, shard, compute_bytes, width), 0.0)
     return width * trainable, np.where(shape.is_optimizing, 0.0, held)[:, None]
 
 

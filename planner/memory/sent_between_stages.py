@@ -12,14 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...catalog.vocabulary import Stack
-
 Bytes = TypeVar("Bytes", float, np.ndarray)
-
-
-def keeps_sent(stack: Stack) -> bool:
-    """Return whether stages run under torch's schedules."""
-    return stack.startswith("torch")
 
 
 def sent_bytes(boundary_bytes: Bytes, virtual_stages: Bytes, grad_accum: Bytes) -> Bytes:

@@ -400,7 +400,7 @@ def _whole_stages(
     for k, units in enumerate(stages.fsdp_units):
         for z, size in enumerate(sizes):
             gathered[z, k] = gathered_bytes(units, size, w)
-            reduced[z, k] = max(0.0, reduced_bytes(units, size, w, int(width[k])))
+            reduced[z, k] = reduced_bytes(units, size, w, int(width[k]))
     gradients = stages.gradient_share * width * trainable
     held = gathered[:, :, None] + w * made + np.where(stages.final, reduced[:, :, None], 0.0)
     return gradients[:, None, :, None] + held[None]

@@ -53,10 +53,8 @@ def reduced_bytes(units: Sequence[Unit], shard: int, gather_bytes: int, width: i
 
     Its parameters are freed; its gradients exist twice, as they are and as they are sent.
     """
-    return max(
-        (
-            width * unit.padded(shard, trainable=True) - gather_bytes * unit.padded(shard)
-            for unit in units
-        ),
-        default=0.0,
+    more = (
+        width * unit.padded(shard, trainable=True) - gather_bytes * unit.padded(shard)
+        for unit in units
     )
+    return max(0.0, *more)

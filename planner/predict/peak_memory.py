@@ -13,7 +13,7 @@ from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..memory.no_sync import NO_SYNC
 from ..memory.rank_memory import RankMemory
-from ..memory.sent_between_stages import keeps_sent, sent_bytes
+from ..memory.sent_between_stages import sent_bytes
 from ..memory.stage_memory import checked_stages, stage_memories
 from ..offload.host_copies import state_on_device
 from ..parallelism.pipeline_stages import in_flight
@@ -26,6 +26,7 @@ from ..software.deepspeed_engine import (
 )
 from ..software.frozen_base import dequantised_bytes, quantised_bytes
 from ..software.kept_memory import keeps_gradients
+from ..software.stack import runs_torch_pipelines
 from ..software.state_bytes import StateScale, state_scale, with_unused
 from ..software.versions import BF16_REDUCTION, FUSED_OPTIMIZER
 from ..step.model_parallel_step import boundary_bytes
@@ -223,7 +224,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
 
 def sent_of(cache: ModelCache, setup: Setup) -> float:
     """Return bytes that interleaved stages of a setup sent and hold to the end of a step."""
-    if not keeps_sent(setup.stack):
+    if not runs_torch_pipelines(setup.stack):
         return 0.0
     boundary = boundary_bytes(memory_share(cache, setup)) * setup.micro_batch
     return sent_bytes(boundary, float(setup.layout.virtual_stages), float(setup.grad_accum))

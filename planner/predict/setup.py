@@ -11,7 +11,7 @@ from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..plan.setup import Date, Setup
 from ..software.kept_memory import KEPT_LOGITS, fuses_kernels, keeps_gradients, loss_of
-from ..software.stack import StackFacts, facts_of
+from ..software.stack import StackFacts, facts_of, runs_torch_pipelines
 from ..software.versions import (
     BF16_REDUCTION,
     BLOCKING,
@@ -137,11 +137,11 @@ def wire_bytes(
             sharded_by_unit=False,
             sharded_by_tensor=SHARDED_BY_TENSOR in features,
         )
-    of_torch = stack.startswith("torch")
+    once = runs_torch_pipelines(stack)
     if NUMERICS_OF_PRECISION[precision] == "pure16":
-        return WireBytes(gather=2, reduce=2, refresh=2, once_in_stages=of_torch)
+        return WireBytes(gather=2, reduce=2, refresh=2, once_in_stages=once)
     if NUMERICS_OF_PRECISION[precision] == "fp32":
-        return WireBytes(gather=4, reduce=4, refresh=4, once_in_stages=of_torch)
+        return WireBytes(gather=4, reduce=4, refresh=4, once_in_stages=once)
     reduce = 2 if BF16_REDUCTION in features else 4
     gather = 1 if precision == "fp8" and "fp8-rowwise" not in features else 2
     wire = WireBytes(
@@ -149,7 +149,7 @@ def wire_bytes(
         reduce=reduce,
         refresh=4,
         overlaps=BLOCKING not in features,
-        once_in_stages=of_torch,
+        once_in_stages=once,
     )
     if DEEPSPEED in features:
         return replace(

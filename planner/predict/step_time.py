@@ -21,6 +21,7 @@ from ..software.frozen_base import (
     dequantisation_traffic_bytes,
 )
 from ..software.kept_memory import keeps_gradients
+from ..software.stack import runs_torch_pipelines
 from ..step.data_parallel_comm import data_traffic
 from ..step.data_parallel_step import (
     StepTimes,
@@ -261,7 +262,7 @@ def accumulated_parameters(fullest: RankUnits, layout: Layout, stack: Stack) -> 
 
     Those that FSDP reduces once a step, beside stages of torch's pipelines, are whole.
     """
-    staged = layout.pipeline > 1 and stack.startswith("torch")
+    staged = layout.pipeline > 1 and runs_torch_pipelines(stack)
     return fullest.sharded(layout) if layout.zero_stage == 3 and not staged else fullest.trainable
 
 

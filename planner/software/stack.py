@@ -48,6 +48,14 @@ class StackFacts:
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
 
 
+def runs_torch_pipelines(stack: Stack) -> bool:
+    """Return whether pipeline stages run under torch.distributed.pipelining.
+
+    Beside them FSDP gathers and reduces once a step (`planner/memory/whole_stages.py`).
+    """
+    return stack.startswith("torch")
+
+
 def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = ()) -> bool:
     """Return whether mixed precision is torch.autocast's, with casts around fp32 layers.
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
+from .stack import runs_torch_pipelines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +90,9 @@ def state_scale(
         deepspeed: whether DeepSpeed's engine of 2021-22 steps the optimizer.
         reduces_16_bit: whether Megatron keeps bf16 gradients as they are reduced.
     """
-    of_torch = stack.startswith("torch")
+    of_torch, once = stack.startswith("torch"), runs_torch_pipelines(stack)
     if not sixteen_bit_layers:
-        return replace(AS_TRACED, zero_2_gathers=of_torch, whole_in_stages=of_torch)
+        return replace(AS_TRACED, zero_2_gathers=of_torch, whole_in_stages=once)
     if deepspeed:
         return DEEPSPEED_FP16 if precision == "fp16-amp" else DEEPSPEED_BF16
     if not of_torch:

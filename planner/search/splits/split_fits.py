@@ -9,13 +9,13 @@ import numpy as np
 from ...hardware.cluster import Site
 from ...hardware.device import capacity_bytes
 from ...memory.framework_memory import COMMUNICATOR_BYTES, framework_bytes
-from ...memory.sent_between_stages import keeps_sent, sent_bytes
+from ...memory.sent_between_stages import sent_bytes
 from ...offload.host_memory import kept_bytes
 from ...plan.layout import Layout
 from ...plan.setup import Setup
 from ...predict.interval import safe_allocator_bytes, usual_sigma
 from ...predict.kept.model_cache import ModelCache
-from ...software.stack import casts_layers
+from ...software.stack import casts_layers, runs_torch_pipelines
 from ..layouts.data_parallel import USUAL_FRAGMENTATION
 from ..layouts.some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
 from ..search_space import Space
@@ -161,7 +161,7 @@ class SplitFits:
     def _sent(self, base: Setup, rows: np.ndarray, accum: np.ndarray) -> np.ndarray:
         """Return [N, B] bytes that interleaved stages sent and still hold."""
         facts = {name: self.rows.facts[name][rows] for name in ("virtual_stages", "split")}
-        if not keeps_sent(base.stack) or facts["virtual_stages"].max(initial=1) == 1:
+        if not runs_torch_pipelines(base.stack) or facts["virtual_stages"].max(initial=1) == 1:
             return np.zeros(accum.shape)
         boundary = self.tables.boundaries(base)[facts["split"], None] * self.tables.micro_batches
         return sent_bytes(boundary, facts["virtual_stages"][:, None], accum)

@@ -4,19 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from no_storages import no_storages
 
 from gpuplan.planner.memory.plateaus import highest_tick, moments_of
-from gpuplan.profiles.profile import MemoryStream, Segment, StepTrace
+from gpuplan.profiles.profile import Segment, StepTrace
 
-STREAM = MemoryStream(
-    birth_tick=[],
-    death_tick=[],
-    bytes_base=[],
-    bytes_per_sample=[],
-    category=[],
-    instance=[],
-    end_tick=9,
-)
+STREAM = no_storages(9)
 
 
 @given(

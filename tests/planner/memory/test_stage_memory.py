@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpuplan.planner.memory.rank_memory import RankMemory, rank_memory
-from gpuplan.planner.memory.stage_memory import stage_memories
+from gpuplan.planner.memory.stage_memory import stage_envelope, stage_memories
 from gpuplan.planner.parallelism.fsdp import units_of
 from gpuplan.planner.parallelism.rank_parameters import RankUnits, rank_units
 from gpuplan.planner.parallelism.rank_trace import Split, split_trace
@@ -68,6 +68,16 @@ def test_fewer_micro_batches_in_flight_hold_less(toy: Profile) -> None:
     few = stages_of(toy, Layout(pipeline=8), grad_accum=1)[0][0]
     many = stages_of(toy, Layout(pipeline=8), grad_accum=8)[0][0]
     assert (few.activations_bytes < many.activations_bytes / 4).all()
+
+
+def test_nothing_is_in_flight_when_the_optimizer_steps(toy: Profile) -> None:
+    trace = ModelCache(toy).steps.trace_in("amp16", "none")
+    share, layout = split_trace(trace, Split()), Layout(pipeline=4)
+    one, many = (stage_envelope(share, layout, 0, SIZES, accum) for accum in (1, 8))
+    steps = one.is_optimizing
+    assert steps.any() and not steps.all()
+    assert (one.activation_bytes[steps] == many.activation_bytes[steps]).all()
+    assert (one.activation_bytes[~steps] < many.activation_bytes[~steps]).all()
 
 
 def test_context_ranks_divide_activations(toy: Profile) -> None:

@@ -126,7 +126,8 @@ def test_only_interleaved_stages_keep_what_they_sent() -> None:
 
 @pytest.mark.slow
 def test_torch_still_traces_the_same(tmp_path: Path) -> None:
-    case, script = "stage1of2x2-2", ROOT / "benchmarks" / "trace_pipeline_stages.py"
+    """With many micro-batches, so that what is not dropped with its own would be seen."""
+    case, script = "stage1of4-32", ROOT / "benchmarks" / "trace_pipeline_stages.py"
     command = [sys.executable, str(script), case, "--out-dir", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     now, golden = read(tmp_path / f"{case}.json"), read(GOLDEN / f"{case}.json")

@@ -180,6 +180,13 @@ def test_the_largest_safe_peak_needs_the_capacity(
     assert need.item() == pytest.approx(capacity, rel=1e-9)
 
 
+def test_stages_that_fsdp_shards_beside_tensor_ranks_have_the_largest_margin() -> None:
+    split = Layout(data=4, tensor=2, pipeline=2)
+    sharded = Layout(data=4, shard=4, zero_stage=3, tensor=2, pipeline=2)
+    alone = Layout(data=4, shard=4, zero_stage=3, pipeline=2)
+    assert oom_margin(sharded) > oom_margin(split) > oom_margin(alone) == 0
+
+
 def test_layouts_that_split_the_model_need_more_room() -> None:
     def risk(form: str) -> float:
         return oom_probability(

@@ -4,25 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from no_storages import no_storages
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.stack import facts_of
 from gpuplan.planner.step.kernel_totals import StepKernels
 from gpuplan.profiles.curves.device_curves import curves_for
-from gpuplan.profiles.profile import Affine, Kernel, KernelKind, MemoryStream, Segment, StepTrace
+from gpuplan.profiles.profile import Affine, Kernel, KernelKind, Segment, StepTrace
 
 CATALOGUE = load_catalogue()
 CONSTANTS = Constants.shipped()
-NOTHING = MemoryStream(
-    birth_tick=[],
-    death_tick=[],
-    bytes_base=[],
-    bytes_per_sample=[],
-    category=[],
-    instance=[],
-    end_tick=1,
-)
+NOTHING = no_storages()
 TOKENS, WIDTH, LOCAL, ALL = 4096, 2048, 16, 128
 
 

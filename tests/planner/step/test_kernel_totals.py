@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from no_storages import no_storages
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision, Stack
@@ -9,19 +10,11 @@ from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.stack import facts_of
 from gpuplan.planner.step.kernel_totals import StepKernels
 from gpuplan.profiles.curves.device_curves import curves_for
-from gpuplan.profiles.profile import Affine, Kernel, MemoryStream, Segment, StepTrace
+from gpuplan.profiles.profile import Affine, Kernel, Segment, StepTrace
 
 ACCELERATORS = load_catalogue().accelerators
 CONSTANTS = Constants.shipped()
-NOTHING = MemoryStream(
-    birth_tick=[],
-    death_tick=[],
-    bytes_base=[],
-    bytes_per_sample=[],
-    category=[],
-    instance=[],
-    end_tick=1,
-)
+NOTHING = no_storages()
 
 
 def convolution(order: str, precision: Precision, groups: int) -> Kernel:

@@ -1,13 +1,14 @@
 """The kernels of a step by the time they take, whatever FLOPs they have."""
 
 import pytest
+from no_storages import no_storages
 
 from gpuplan.profiles.analysis.costliest_kernels import (
     costliest_kernels,
     kernels_of,
     step_device_s,
 )
-from gpuplan.profiles.profile import Affine, Kernel, KernelKind, MemoryStream, Segment, StepTrace
+from gpuplan.profiles.profile import Affine, Kernel, KernelKind, Segment, StepTrace
 
 
 def kernel(kind: KernelKind, op: str, flops: float) -> Kernel:
@@ -36,15 +37,7 @@ def step() -> StepTrace:
         block=None,
         kernels=(kernel("optimizer", "_foreach_mul", 0), kernel("optimizer", "_foreach_add", 0)),
     )
-    empty = MemoryStream(
-        birth_tick=[],
-        death_tick=[],
-        bytes_base=[],
-        bytes_per_sample=[],
-        category=[],
-        instance=[],
-        end_tick=1,
-    )
+    empty = no_storages()
     return StepTrace(
         numerics="fp32",
         recompute="none",
