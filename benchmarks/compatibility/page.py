@@ -28,6 +28,10 @@ say so where a model has fewer layers.
 Where a step depends on the values of a tensor, gpuplan names the line; what it then needs to know
 was [stated](model-file.md#how-the-file-is-run) where this page says so, and else the model counts
 as refused.
+
+What a step holds is compared with real ones: for 15 models of transformers, made narrow, dropout of
+attention and grouped queries among them, the allocated peak of a trace equals that of the same step
+run on a CPU, to the byte (`tests/profiles/trace/test_library_peaks.py`).
 """
 
 
