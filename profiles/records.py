@@ -86,6 +86,8 @@ class RunRecord(Recorded):
     precision: str | None = None
     precision_label: str = ""
     """The precision in the words of the source: "fp16/apex O2"."""
+    fp8_recipe: str | None = None
+    """How 8-bit operands are scaled: "delayed", "tensorwise", "rowwise" or "blockwise"."""
     micro_batch: Count | None = None
     grad_accum: Count | None = None
     global_batch: Count | None = None

@@ -19,6 +19,7 @@ from ..software.versions import (
     DEEPSPEED,
     DISTRIBUTED_OPTIMIZER,
     FLASH_PACKAGE,
+    FP8_ROWWISE,
     FUSED_ACCUMULATION,
     LARGE_BUCKETS,
     SHARDED_BY_TENSOR,
@@ -143,7 +144,7 @@ def wire_bytes(
     if NUMERICS_OF_PRECISION[precision] == "fp32":
         return WireBytes(gather=4, reduce=4, refresh=4, once_in_stages=once)
     reduce = 2 if BF16_REDUCTION in features else 4
-    gather = 1 if precision == "fp8" and "fp8-rowwise" not in features else 2
+    gather = 1 if precision == "fp8" and FP8_ROWWISE not in features else 2
     wire = WireBytes(
         gather=gather,
         reduce=reduce,

@@ -58,6 +58,13 @@ XLA_OVERLAPS_ON_GPUS: Date = (2024, 3)
 were flags of 2023 (the same cells of JAX-Toolbox's tables take 5 s less at 175B since)."""
 NVFP4, INT8 = "nvfp4", "int8"
 """Features: linear layers multiply in 4 bits beside a run in fp8, or in int8 beside one in bf16."""
+MXFP8 = "mxfp8"
+"""Feature: 8-bit numbers with a scale for each block of 32. With their casts such products reach
+.50, .47 and .46 of the peak forward and backward where those of one scale a tensor reach .49, .46
+and .44 (Transformer Engine's benchmarks on B300, as gathered on 2026-11-22): no more apart than
+either is from the curves, so that both are predicted alike."""
+FP8_ROWWISE = "fp8-rowwise"
+"""Feature: torchao's scales by row, with which FSDP gathers 16 bits."""
 _NARROW_PRODUCTS = {
     # Transformer Engine on B300, casts included: 2.7-3.3 PFLOP/s in NVFP4, 2.0-2.4 in fp8 recipes
     # (its benchmarks, as gathered on 2026-11-22).

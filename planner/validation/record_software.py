@@ -19,9 +19,11 @@ from ..software.versions import (
     BLOCKING,
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
+    FP8_ROWWISE,
     FREED_GRADIENTS,
     FUSED_OPTIMIZER,
     INT8,
+    MXFP8,
     NATIVE_AUTOCAST,
     NVFP4,
     TRANSFORMER_ENGINE,
@@ -37,7 +39,7 @@ FUSED_ATTENTION_SINCE: dict[Stack, Date] = {
     # MaxText: splash attention; the dot product before.
     "xla": (2023, 10),
 }
-BESIDE: dict[str, Precision] = {NVFP4: "fp8", INT8: "bf16-amp"}
+BESIDE: dict[str, Precision] = {MXFP8: "fp8", NVFP4: "fp8", INT8: "bf16-amp"}
 """Formats of products that records name as their precision: what the rest of the run is in."""
 
 
@@ -189,13 +191,14 @@ def features_of(
     assumed += [f"features={name} ({why})" for name, why in new.items()]
     package = [FLASH_PACKAGE] if record.attention == "flash" else []
     narrow = [record.precision] if record.precision in BESIDE else []
-    return frozenset((*record.features, *new, *package, *narrow))
+    by_row = [FP8_ROWWISE] if record.fp8_recipe == "rowwise" else []
+    return frozenset((*record.features, *new, *package, *narrow, *by_row))
 
 
 def engine_of(record: RunRecord) -> str | None:
     """Return why a run of Megatron had Transformer Engine's layers; None if it did not."""
     date = record.software_date
-    if record.precision in ("fp8", NVFP4):
+    if record.precision in ("fp8", MXFP8, NVFP4):
         return "Megatron's only way to 8 and 4 bits"
     of_intel = record.accelerator.startswith("Gaudi")  # Its port of the engine does fp8 only.
     if date is None or record.attention == "eager" or of_intel:

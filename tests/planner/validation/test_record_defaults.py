@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.vocabulary import PRECISIONS
 from gpuplan.planner.validation.record_defaults import StatedRun, UnstatedError, state_run
 from gpuplan.profiles.records import RunRecord
 
@@ -67,6 +68,25 @@ def test_a_full_record_assumes_nothing_but_what_its_software_does_unsaid():
     assert run.site.inter_link.bytes_per_s == 200e9
     assert run.site.intra_link.bytes_per_s == 300e9
     assert run.params["attention"] == "fused"
+
+
+@pytest.mark.parametrize(
+    ("precision", "planned"),
+    [("mxfp8", "fp8"), ("nvfp4", "fp8"), ("int8", "bf16-amp"), *((one, one) for one in PRECISIONS)],
+)
+@pytest.mark.parametrize("stack", ["torch-compile", "megatron"])
+def test_every_precision_that_records_name_is_predicted(stack, precision, planned):
+    run = stated("B200-180GB-SXM", stack=stack, date="2026-05", precision=precision)
+    assert run.setup.precision == planned
+    assert (precision in run.setup.features) == (precision != planned)
+    engine = "transformer-engine" in run.setup.features
+    assert engine == (stack == "megatron")
+
+
+def test_scales_by_row_are_gathered_in_16_bits():
+    by_tensor = stated("H100-80GB-SXM", precision="fp8", fp8_recipe="tensorwise")
+    by_row = stated("H100-80GB-SXM", precision="fp8", fp8_recipe="rowwise")
+    assert by_row.setup.features - by_tensor.setup.features == {"fp8-rowwise"}
 
 
 def test_what_the_global_batch_implies():
