@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from gpuplan.api.validation import RecordedRuns
+from gpuplan.api.validation import RecordedRuns, TimedRun
 from gpuplan.planner.budget.project.defaults import default
+from gpuplan.planner.predict.step_time import step_parts
 from gpuplan.planner.validation.errors import (
     Observation,
     SummaryRow,
@@ -75,6 +76,11 @@ REGRETS_NOT_YET = {"vtrain-single": 0.034}  # 3 %
 WORST_REGRETS_NOT_YET = {"vtrain-single": 0.29}  # 20 %
 SHORT_LIST_REGRETS_NOT_YET = {"vtrain-multi": 0.023, "vtrain-single": 0.016}  # 1 %
 ON_OTHER_MACHINES = {"optimum-habana"}
+COMPUTE_BEYOND_THE_STEP, MOST_COMPUTE = 0.012, 1.36
+"""Share of the runs whose kernels for products and attention alone are predicted to take longer
+than the whole step did, and by what at most: 27 of 2,569. Wanted: none. They are FSDP with hardly
+anything exposed, predicted up to a tenth too slow (llm-foundry, 11), grouped convolutions in
+channels-last order (timm, 3) and sequences from 128k on (stas, 3)."""
 BEATEN_BY_NULL: dict[Protocol, set[str]] = {
     "configuration": ON_OTHER_MACHINES,
     "source": ON_OTHER_MACHINES,
@@ -99,6 +105,7 @@ class Evaluated:
 
     records: Sequence[RunRecord]
     seen: dict[Protocol | None, list[Observation]]
+    timed: Sequence[TimedRun]
 
     def rows(self, protocol: Protocol) -> dict[str, SummaryRow]:
         """Return step time errors by group: sources, dense models and experts apart."""
@@ -120,7 +127,7 @@ def evaluated(kept: Any) -> Evaluated:
         runs = RecordedRuns(published_records.OPEN_RECORDS, profiler=kept.profiles)
         seen: dict[Protocol | None, list[Observation]] = {None: runs.observations()}
         seen |= {protocol: runs.observations(protocol) for protocol in PROTOCOLS}
-        return Evaluated(runs.records, seen)
+        return Evaluated(runs.records, seen, runs.timed())
 
 
 def test_the_archive_holds_every_profile_of_today_s_code(kept: Any, evaluated: Evaluated) -> None:
@@ -285,6 +292,17 @@ def test_the_error_that_the_runs_of_a_budget_share_is_that_between_sources(
     within = fmean(pvariance(found) for found in sources)
     value, _ = default("shared_error")
     assert value == pytest.approx(between / (between + within), abs=0.05)
+
+
+def test_hardly_a_run_would_need_more_compute_than_its_step_took(evaluated: Evaluated) -> None:
+    """Whatever else a step does, its products and attention ran inside it."""
+    of_step = [
+        step_parts(run.cache, run.site, run.setup).compute_s.item() / run.measured_s
+        for run in evaluated.timed
+    ]
+    assert len(of_step) >= 2500
+    assert sum(one > 1 for one in of_step) <= COMPUTE_BEYOND_THE_STEP * len(of_step)
+    assert max(of_step) <= MOST_COMPUTE
 
 
 def test_nearly_all_records_that_can_be_read_are_predicted(evaluated: Evaluated) -> None:
