@@ -145,10 +145,11 @@ class _Crossing:
         ranks = self.per_node * self.nodes
         self.has_trees = codes == COLLECTIVES.index("all_reduce")
         self.passes = np.where(self.has_trees, 2, 1)
-        # In a ring a buffer leaves a node once; in an all-to-all every rank's own does.
+        # In a ring a buffer leaves a node once; in an all-to-all what each rank has for others.
         apart = codes == COLLECTIVES.index("all_to_all")
         size = size * np.where(apart, self.per_node, 1)
-        self.sent_bytes = self.passes * size * (ranks - 1) / ranks
+        leaving = np.where(apart, (self.nodes - 1) / self.nodes, (ranks - 1) / ranks)
+        self.sent_bytes = self.passes * size * leaving
 
     def seconds(self, links: Links, *, alone: bool) -> tuple[Array, Array]:
         """Return (transfer, latency) seconds on the network of a site."""

@@ -10,6 +10,7 @@ from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..plan.setup import Date, Setup
+from ..software.dispatch import UNFUSED_EXPERTS, routing_passes, waiting_launch_s
 from ..software.kept_memory import KEPT_LOGITS, fuses_kernels, keeps_gradients, loss_of
 from ..software.stack import StackFacts, facts_of, runs_torch_pipelines
 from ..software.versions import (
@@ -28,7 +29,6 @@ from ..software.versions import (
     launches_serially,
     narrow_products,
     optimizer_traffic,
-    routing_passes,
     scripts_gelu,
 )
 from ..step.slotted_calls import WireBytes
@@ -75,6 +75,8 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         flash_package=FLASH_PACKAGE in setup.features,
         narrow_products=narrow_products(setup.features),
         routing_passes=routing_passes(setup.stack, setup.features, constants),
+        waiting_launch_s=waiting_launch_s(setup.stack, setup.features, constants),
+        unfused_experts=UNFUSED_EXPERTS in setup.features,
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,

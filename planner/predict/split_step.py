@@ -19,6 +19,7 @@ from ..offload.host_copies import host_work
 from ..parallelism.rank_trace import Split, SplitTrace
 from ..plan.layout import Layout
 from ..plan.setup import Setup
+from ..software.dispatch import dispatch_of
 from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import Traffic
 from ..step.data_parallel_step import StepTimes, optimizer_step_s
@@ -151,6 +152,7 @@ def slowest_stages_of(
             cache.links(site),
             micro_batches=micro_batches,
             tensor_exposure=exposure,
+            dispatch=dispatch_of(setup.features),
         )
         for name, one, share in zip(traced, times, shares, strict=True)
     }

@@ -44,6 +44,11 @@ class StackFacts:
     own."""
     routing_passes: float = 0.0
     """How often the rows of experts' products are moved beside the products themselves."""
+    unfused_experts: bool = False
+    """Whether a recipe leaves products, casts and permutation of experts apart."""
+    waiting_launch_s: float = 0.0
+    """Host time of a launch in forward passes whose dispatch to experts the host waits for; 0 where
+    it does not wait."""
     optimizer_traffic: float = 1.0
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
 

@@ -75,8 +75,6 @@ _NARROW_PRODUCTS = {
 }
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
-FUSED_DISPATCH = "deepep"
-"""Feature: tokens go to experts and back by DeepEP's kernels, permuted on the way."""
 FUSED_EXPERTS: Date = (2026, 6)
 """Megatron's recipes in MXFP8 on Blackwell: one CUDA graph of the whole step, grouped products with
 activation and casts in their epilogue (CuTe DSL), tokens permuted by the dispatch itself (HybridEP)
@@ -179,15 +177,6 @@ def tensor_exposure(
     modern = stack == "megatron" and is_lean(date, features)
     overlapped = modern or "async-tensor-parallel" in features or stack == "xla"
     return constants["tensor_exposure.overlapped" if overlapped else "tensor_exposure"]
-
-
-def routing_passes(stack: Stack, features: frozenset[str], constants: Constants) -> float:
-    """Return how often the rows of experts' grouped products are moved beside the products.
-
-    Tokens are sorted by expert, padded, cast, weighted and put back, and groups are uneven.
-    """
-    lean = FUSED_DISPATCH in features or stack == "xla"
-    return constants["routing_passes.lean" if lean else "routing_passes"]
 
 
 def fuses_experts(architecture: str, stack: Stack, date: Date | None, precision: Precision) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Precision
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
@@ -180,6 +181,7 @@ class StepKernels:
             factors: what a measurement multiplies the time of each kernel kind by.
         """
         device_s = self._device_s(curves, precision, stack)
+        fused = _fuses_experts(curves.device, precision, stack)
         for kind, factor in (factors or {}).items():
             device_s[self._rows.get(kind, [])] *= factor
         matmul = device_s * self._matmul[:, None]
@@ -190,6 +192,10 @@ class StepKernels:
             host_s = per_launch * one.launches
             host_s = host_s * (stack.constants["serial_host"] if stack.launches_serially else 1)
             p = 1 if stack.launches_serially else OVERLAP_POWER
+            total = (every**p + host_s**p) ** (1 / p)
+            if stack.waiting_launch_s and not fused:
+                routes = one.uses[:, self._expert].any(axis=1, keepdims=True) & ~one.is_backward
+                total = np.where(routes, every + stack.waiting_launch_s * one.launches, total)
             times.append(
                 SegmentTimes(
                     phase=one.phase,
@@ -197,7 +203,7 @@ class StepKernels:
                     count=one.count,
                     compute_s=compute,
                     memory_s=every - compute,
-                    total_s=(every**p + host_s**p) ** (1 / p),
+                    total_s=total,
                 )
             )
         return times
@@ -239,12 +245,17 @@ class StepKernels:
         if self._expert:
             moved = curves.memory_bound_s(self._table.row_bytes(self._expert), kind="copy")
             passes = stack.routing_passes
-            if fuses_experts(device.arch, stack.name, stack.date, precision):
+            if _fuses_experts(device, precision, stack):
                 passes = constants["routing_passes.fused"]
                 device_s[self._dispatched] = 0.0
                 device_s[self._flash] *= constants["attention_fp8"]
             device_s[self._expert] += passes * copy_step * moved
         return device_s
+
+
+def _fuses_experts(device: Accelerator, precision: Precision, stack: StackFacts) -> bool:
+    able = fuses_experts(device.arch, stack.name, stack.date, precision)
+    return able and not stack.unfused_experts
 
 
 def running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:

@@ -18,8 +18,10 @@ from ..parallelism.pipeline_stages import stage_counts, stage_of_instances
 from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
 from ..parallelism.rank_trace import Exchange, SplitTrace
 from ..plan.layout import Layout
+from ..software.dispatch import Dispatch
 from .data_parallel_comm import Traffic, TrafficRows, exposed_s, straggling, traffic_of
 from .data_parallel_step import StepTimes, step_times
+from .expert_exchange import distinct_share, expert_share
 from .kernel_totals import MicroBatchTimes, SegmentTimes
 from .pipeline_bubble import bubble_s
 from .slotted_calls import WireBytes
@@ -137,6 +139,7 @@ def segment_seconds(
     *,
     micro_batches: Array,
     tensor_exposure: float,
+    dispatch: Dispatch,
 ) -> Array:
     """Return [7, S, B] seconds of `SECONDS` in every segment, exchanges included.
 
@@ -147,9 +150,10 @@ def segment_seconds(
         links: what they talk over.
         micro_batches: [B] sizes.
         tensor_exposure: share of tensor-parallel collectives that is not hidden.
+        dispatch: how tokens go to their experts.
     """
     constants = links.constants
-    comm = exchange_s(split, layout, links, micro_batches)
+    comm = exchange_s(split, layout, links, micro_batches, sends_once=dispatch.sends_once)
     exposed = {
         "tensor": tensor_exposure * comm["tensor"],
         "context": exposed_s(
@@ -160,7 +164,7 @@ def segment_seconds(
             cost=np.array(constants["hiding_cost.fsdp"]),
         )
         * (comm["context"] > 0),
-        "expert": constants["expert_exposure"] * comm["expert"],
+        "expert": expert_share(comm["expert"], times, dispatch, constants) * comm["expert"],
     }
     total = times.total_s + sum(exposed.values())
     forward = np.array([[phase == "forward"] for phase in times.phase])
@@ -178,7 +182,7 @@ def segment_seconds(
 
 
 def exchange_s(
-    split: SplitTrace, layout: Layout, links: Links, micro_batches: Array
+    split: SplitTrace, layout: Layout, links: Links, micro_batches: Array, *, sends_once: bool
 ) -> dict[str, Array]:
     """Return [segments, B] seconds of each dimension's collectives, were nothing overlapped."""
     seconds = {
@@ -187,7 +191,7 @@ def exchange_s(
     }
     degrees = (layout.tensor, layout.context, layout.expert)
     sizes = tuple(float(size) for size in micro_batches)
-    table = _exchange_table(split, degrees, links.site.domain, sizes)
+    table = _exchange_table(split, degrees, links.site.domain, sizes, sends_once)
     if table is not None:
         # Tensor ranks stand still for theirs. Experts' kernels of their own reach 0.83 to 0.9 of
         # the line (DeepEP on 2 and 4 nodes of H100); the rings of the others run beside kernels.
@@ -211,7 +215,11 @@ class _ExchangeTable:
 
 @lru_cache(maxsize=4096)
 def _exchange_table(
-    split: SplitTrace, degrees: tuple[int, int, int], domain: int, micro_batches: tuple[float, ...]
+    split: SplitTrace,
+    degrees: tuple[int, int, int],
+    domain: int,
+    micro_batches: tuple[float, ...],
+    sends_once: bool,
 ) -> _ExchangeTable | None:
     places: list[tuple[str, int, int]] = []
     counts: list[int] = []
@@ -219,7 +227,7 @@ def _exchange_table(
     for row, exchanges in enumerate(split.exchanges):
         for one in exchanges:
             for column, size in enumerate(micro_batches):
-                calls.append(_call(one, degrees, domain, size))
+                calls.append(_call(one, degrees, domain, size, sends_once=sends_once))
                 places.append((one.among, row, column))
                 counts.append(one.count)
     if not calls:
@@ -233,7 +241,12 @@ def _exchange_table(
 
 
 def _call(
-    one: Exchange, degrees: tuple[int, int, int], domain: int, micro_batch: float
+    one: Exchange,
+    degrees: tuple[int, int, int],
+    domain: int,
+    micro_batch: float,
+    *,
+    sends_once: bool,
 ) -> CollectiveCall:
     """Return an exchange as it is asked of the links."""
     tensor, context, expert = degrees
@@ -243,18 +256,9 @@ def _call(
         "expert": Group.packed(expert, domain),
     }[one.among]
     size = one.total_bytes.at(micro_batch)
-    if group.nodes > 1:
+    if group.nodes > 1 and sends_once:
         size *= distinct_share(one.copies, group.nodes)
     return CollectiveCall(kind=one.kind, total_bytes=size, group=group)
-
-
-def distinct_share(copies: float, nodes: int) -> float:
-    """Return distinct nodes ÷ copies of a token that goes to this many experts at random.
-
-    A token crosses to a node once and is copied there (DeepSeek-V3, arXiv:2412.19437, section
-    3.2.2).
-    """
-    return nodes * (1 - (1 - 1 / nodes) ** copies) / copies
 
 
 def hybrid_rows(rows: Sequence[tuple[RankUnits, Layout]]) -> TrafficRows:

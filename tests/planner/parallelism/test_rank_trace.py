@@ -17,7 +17,7 @@ from gpuplan.planner.parallelism.pipeline_stages import (
 from gpuplan.planner.parallelism.rank_trace import Split, SplitTrace, split_trace
 from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.step.model_parallel_step import distinct_share
+from gpuplan.planner.step.expert_exchange import distinct_share
 from gpuplan.profiles.profile import Affine, Kernel, Profile, Segment, StepTrace
 
 SEQ, HIDDEN, FFN, HEADS, VOCAB = 1024, 512, 2048, 8, 4096

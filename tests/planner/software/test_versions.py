@@ -15,7 +15,6 @@ from gpuplan.planner.software.versions import (
     narrow_products,
     optimizer_traffic,
     picks_layouts,
-    routing_passes,
     tensor_exposure,
 )
 from gpuplan.planner.step.slotted_calls import SlottedCall, slotted_calls
@@ -62,15 +61,6 @@ def test_gradients_that_fsdp_reduces_in_bf16_are_half_the_bytes():
     half = wire_bytes("bf16-amp", features=frozenset({"reduce-bf16"}))
     assert (usual.reduce, half.reduce) == (4, 2)
     assert (usual.gather, usual.refresh) == (half.gather, half.refresh)
-
-
-def test_experts_cost_less_beside_their_products_where_kernels_are_fused():
-    none = frozenset()
-    usual = routing_passes("megatron", none, USUAL)
-    lean = routing_passes("torch-eager", frozenset({"deepep"}), USUAL)
-    assert 0 < USUAL["routing_passes.fused"] < lean < usual
-    assert routing_passes("torch-eager", none, USUAL) == usual
-    assert routing_passes("xla", none, USUAL) == lean
 
 
 @pytest.mark.parametrize("device", ["Blackwell", "Blackwell Ultra"])

@@ -52,9 +52,9 @@ def product(*, spread: bool) -> Kernel:
     )
 
 
-def seconds(date: tuple[int, int] | None, *, spread: bool = True) -> dict[KernelKind, float]:
+def step_trace(*, spread: bool) -> StepTrace:
     kernels = (gather(), product(spread=spread))
-    trace = StepTrace(
+    return StepTrace(
         numerics="amp16",
         recompute="none",
         segments=(Segment(name="step", phase="forward", block=None, kernels=kernels),),
@@ -62,8 +62,15 @@ def seconds(date: tuple[int, int] | None, *, spread: bool = True) -> dict[Kernel
         start_tick=[0],
         memory=NOTHING,
     )
-    stack = replace(facts_of("megatron", CONSTANTS), date=date, routing_passes=2.0)
-    step = StepKernels([trace], np.array([1.0]), fused=True)
+
+
+def seconds(
+    date: tuple[int, int] | None, *, spread: bool = True, unfused: bool = False
+) -> dict[KernelKind, float]:
+    stack = replace(
+        facts_of("megatron", CONSTANTS), date=date, routing_passes=2.0, unfused_experts=unfused
+    )
+    step = StepKernels([step_trace(spread=spread)], np.array([1.0]), fused=True)
     return step.kind_seconds(
         curves_for(CATALOGUE.accelerators["GB300"]), precision="fp8", stack=stack
     )
@@ -80,3 +87,22 @@ def test_without_a_dispatch_tokens_are_gathered_as_ever():
     before, since = seconds((2026, 4), spread=False), seconds((2026, 6), spread=False)
     assert since["embedding"] == pytest.approx(before["embedding"]) != 0
     assert since["gemm"] < before["gemm"]
+
+
+def forward_s(waiting_launch_s: float, *, date: tuple[int, int] = (2026, 4)) -> float:
+    stack = replace(facts_of("megatron", CONSTANTS), date=date, waiting_launch_s=waiting_launch_s)
+    step = StepKernels([step_trace(spread=True)], np.array([1.0]), fused=True)
+    curves = curves_for(CATALOGUE.accelerators["GB300"])
+    (times,) = step.times(curves, precision="fp8", stack=stack)
+    return float(times.total_s[0, 0])
+
+
+def test_what_the_host_launches_after_it_waited_is_added_to_the_devices_time():
+    none, once, twice = forward_s(0), forward_s(1e-3), forward_s(2e-3)
+    assert twice - once == pytest.approx(2e-3), "two kernels, 1 ms each"
+    assert once > none
+    assert forward_s(1e-3, date=(2026, 6)) == forward_s(0, date=(2026, 6)), "one graph of the step"
+
+
+def test_a_recipe_may_leave_fused_kernels_out():
+    assert seconds((2026, 6), unfused=True) == seconds((2026, 4))

@@ -1,0 +1,64 @@
+"""How software sends tokens to their experts: features of records, and what follows from them.
+
+A recipe decides all of this, not a release: Megatron-Bridge's of one date differ by device
+(NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs, *_workload_base_configs.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...catalog.vocabulary import Stack
+from ..constants import Constants
+
+FUSED_DISPATCH = "deepep"
+"""Feature: tokens go to experts and back by DeepEP's kernels or HybridEP's, permuted on the way.
+A token crosses to a node once, for all of its experts there (DeepSeek-V3, arXiv:2412.19437, section
+3.2.2); NCCL's all-to-all sends a copy for each of them."""
+OVERLAPPED_EXPERTS = "overlapped-experts"
+"""Feature: experts' exchanges of one micro-batch run beside the layers of another (Megatron's
+overlap_moe_expert_parallel_comm, DeepSeek's DualPipe)."""
+UNFUSED_EXPERTS = "unfused-experts"
+"""Feature: the recipe leaves out what `versions.FUSED_EXPERTS` brought."""
+GRAPHED = "cuda-graphs"
+"""Feature: CUDA graphs launch layers with experts, or at least what precedes a dispatch."""
+TOKEN_DROP = "token-drop"
+"""Feature: experts take as many tokens as they have room for and drop others, so that all shapes
+are known before."""
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """How tokens go to their experts."""
+
+    sends_once: bool
+    """Whether a token crosses to a node once, for all of its experts there."""
+    overlaps: bool
+    """Whether another micro-batch computes meanwhile."""
+
+
+def dispatch_of(features: frozenset[str]) -> Dispatch:
+    """Return how tokens go to their experts."""
+    return Dispatch(sends_once=FUSED_DISPATCH in features, overlaps=OVERLAPPED_EXPERTS in features)
+
+
+def routing_passes(stack: Stack, features: frozenset[str], constants: Constants) -> float:
+    """Return how often the rows of experts' grouped products are moved beside the products.
+
+    Tokens are sorted by expert, padded, cast, weighted and put back, and groups are uneven.
+    """
+    lean = FUSED_DISPATCH in features or stack == "xla"
+    return constants["routing_passes.lean" if lean else "routing_passes"]
+
+
+def waiting_launch_s(stack: Stack, features: frozenset[str], constants: Constants) -> float:
+    """Return the host time of a launch where the host waits for a dispatch; 0 where it does not.
+
+    Where no token is dropped, Megatron's host waits in every forward pass of such a layer for how
+    many each expert gets (MoEAlltoAllTokenDispatcher, `cuda_sync_point`; the splits that
+    Transformer Engine's GroupedLinear takes are a list), so that what Python launches there is not
+    ahead of the device. CUDA graphs leave little to launch.
+    """
+    if stack != "megatron" or features & {GRAPHED, TOKEN_DROP}:
+        return 0.0
+    return constants["launch_s.megatron-python"]

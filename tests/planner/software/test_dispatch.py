@@ -1,0 +1,37 @@
+"""How tokens go to experts by what a record says of its recipe."""
+
+import pytest
+
+from gpuplan.planner.constants import Constants
+from gpuplan.planner.software.dispatch import (
+    Dispatch,
+    dispatch_of,
+    routing_passes,
+    waiting_launch_s,
+)
+
+USUAL = Constants.shipped()
+
+
+def test_experts_cost_less_beside_their_products_where_kernels_are_fused() -> None:
+    none: frozenset[str] = frozenset()
+    usual = routing_passes("megatron", none, USUAL)
+    lean = routing_passes("torch-eager", frozenset({"deepep"}), USUAL)
+    assert 0 < USUAL["routing_passes.fused"] < lean < usual
+    assert routing_passes("torch-eager", none, USUAL) == usual
+    assert routing_passes("xla", none, USUAL) == lean
+
+
+def test_nccl_sends_every_copy_and_hides_none() -> None:
+    assert dispatch_of(frozenset()) == Dispatch(sends_once=False, overlaps=False)
+    assert dispatch_of(frozenset({"deepep"})).sends_once
+    assert dispatch_of(frozenset({"overlapped-experts"})).overlaps
+
+
+@pytest.mark.parametrize("feature", ["cuda-graphs", "token-drop"])
+def test_the_host_waits_for_a_dispatch_unless_shapes_are_known_or_graphs_launch(
+    feature: str,
+) -> None:
+    assert waiting_launch_s("megatron", frozenset({"deepep"}), USUAL) > 0
+    assert waiting_launch_s("megatron", frozenset({feature}), USUAL) == 0
+    assert waiting_launch_s("xla", frozenset(), USUAL) == 0
