@@ -208,8 +208,14 @@ def sources(
     from ..catalog.snapshot import load_catalogue
     from ..planner.cost.launch_cost import startups
     from ..planner.plan.provenance import provenance
+    from ..planner.software.kernel_levels import attention_of_torch
 
-    found = provenance(plan, load_catalogue(offers), chosen_curves(curves))
+    catalogue = load_catalogue(offers)
+    found = provenance(plan, catalogue, chosen_curves(curves))
+    device = catalogue.accelerators.get(plan.offer.accelerator)
+    older = attention_of_torch(device, plan.stack) if device is not None else None
+    if older is not None:
+        found["attention"] = older
     if plan.whole_job is None:
         return found
     begun = (

@@ -32,6 +32,11 @@ CUDNN_FIRST: Date = (2026, 7)
 """torch 2.13: scaled_dot_product_attention takes cuDNN's kernels first where the compute capability
 is 9.0 or 10.0 (`check_prefer_cudnn_attention` in its sdp_utils.cpp; its wheels bring cuDNN 9.15 and
 later). Not on 10.3 (B300, GB300), nor on cards (12.0)."""
+OLDER_ATTENTION = (
+    "scaled_dot_product_attention is taken to run FlashAttention-2: torch 2.13 asks cuDNN first on"
+    " compute capability 9.0 and 10.0 alone (sdp_utils.cpp); a model that calls it under"
+    " torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) may be faster than predicted"
+)
 _CUDNN_FIRST_ON = ("Hopper", "Blackwell")
 TUNED_ATTENTION: Date = (2025, 1)
 """cuDNN 9.5 and later, FlashAttention-3's and 4's tuned backward."""
@@ -149,6 +154,16 @@ def _of_family(name: str, family: str, constants: Constants) -> float:
 def attention_architecture(device: Accelerator) -> str:
     """Return the devices whose attention kernels are the same: cards lack the data centre's."""
     return f"{device.arch}-GDDR" if _is_gddr(device) and device.arch == "Blackwell" else device.arch
+
+
+def attention_of_torch(device: Accelerator, stack: Stack) -> str | None:
+    """Return what makes today's torch slower at attention than a device's kernels are, and a way.
+
+    None where it calls the newest kernels that there are (`CUDNN_FIRST`).
+    """
+    newer = _GENERATION.get(attention_architecture(device))
+    lags = stack.startswith("torch") and newer in _CUDNN_FIRST_ON
+    return OLDER_ATTENTION if lags else None
 
 
 def attention_slowdown(

@@ -94,6 +94,14 @@ def test_show_says_where_the_catalogue_has_it_from(kept: Estimate) -> None:
     assert set(sources) == {"start-up", "kernel curves", "device", "instance", "offer"}
 
 
+def test_show_says_where_torch_has_faster_attention_than_it_calls(kept: Estimate) -> None:
+    plan = kept.plans[0]
+    on_b300 = plan.model_copy(
+        update={"offer": plan.offer.model_copy(update={"accelerator": "B300"})}
+    )
+    assert "FlashAttention-2" in api.sources(on_b300)["attention"]
+
+
 def test_show_in_json_is_the_plan(kept: Estimate, capsys) -> None:
     run(["show", kept.plans[0].id, "--format", "json"])
     assert Plan.model_validate_json(capsys.readouterr().out) == kept.plans[0]

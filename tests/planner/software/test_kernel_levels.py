@@ -4,6 +4,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.kernel_levels import (
     attention_architecture,
+    attention_of_torch,
     attention_slowdown,
     in_step,
 )
@@ -37,6 +38,13 @@ def test_the_second_generation_is_far_behind_on_blackwell():
     assert attention_slowdown("Blackwell Ultra", "torch-eager", None, USUAL) > 2 * newest
     own = attention_slowdown("Blackwell Ultra", "torch-eager", None, USUAL, own_package=True)
     assert own == newest
+
+
+def test_torch_has_faster_attention_than_it_calls_on_blackwell_ultra_alone():
+    devices = load_catalogue().accelerators
+    older = {name for name, one in devices.items() if attention_of_torch(one, "torch-eager")}
+    assert older == {"B300", "GB300"}
+    assert not attention_of_torch(devices["B300"], "megatron")
 
 
 def test_cards_run_the_kernels_that_were_measured_on_them():
