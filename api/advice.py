@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.errors import UsageError
 from ..planner.plan.answer.answer_parts import CatalogueFacts
 from ..planner.plan.plan import Plan
 from ..planner.plan.question import Machine, Question, Work
@@ -61,6 +62,12 @@ def advise(
     from ..planner.advise.answer import Advice
     from ..planner.advise.todays_setting import question_of
 
+    if not isinstance(today, Plan | Question):
+        raise UsageError(
+            f"today={today!r} is no setting.",
+            fix="give a plan of an estimate, or gpuplan.Question("
+            'machine=gpuplan.Machine(accelerators=("H100:8",))).',
+        )
     if isinstance(today, Plan):
         today, others = question_of(today, work), others or Machine()
     elif work is not None:

@@ -13,6 +13,7 @@ from ..planner.plan.answer.answer_parts import CatalogueFacts, Headlines, Worklo
 from ..planner.plan.answer.estimate import Estimate
 from ..planner.plan.plan import Plan, WaysToPay
 from ..planner.plan.question import Question
+from ..planner.plan.refusals import refuse_other_type
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
@@ -67,7 +68,8 @@ def estimate(
     Raises:
         GpuplanError: The file, an option or the catalogue is at fault.
     """
-    question = question or Question()
+    question = Question() if question is None else question
+    refuse_other_type("question", question, Question)
     tell = on_progress or untold
     if not isinstance(model, Inputs):
         tell("tracing the model", None, None)

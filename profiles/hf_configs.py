@@ -19,6 +19,8 @@ from ..catalog.errors import UsageError, did_you_mean
 CONFIGS = Path(__file__).parent / "data" / "hf_configs"
 MODEL_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 """The form of a name on huggingface.co: owner/model."""
+MODEL_NAME = re.compile(r"\w[\w.-]*")
+"""The same without its owner."""
 GATED_OWNERS = frozenset({"meta-llama"})
 GATED_MODELS = re.compile(r"google/(code|med|recurrent|shield)?gemma", re.IGNORECASE)
 
@@ -102,10 +104,17 @@ def config_path(place: str) -> Path | None:
     found = shipped_config(place)
     if found is not None:
         return found.path
+    known = [each.name for each in shipped_configs()]
+    if MODEL_NAME.fullmatch(place) and not place.endswith(".json"):
+        raise UsageError(
+            f"There is no folder {place} here, and gpuplan comes with no configuration of this"
+            f" name.{did_you_mean(place, [name.split('/')[1] for name in known])}",
+            fix=f"give the whole name, hf:OWNER/{place}, a folder that holds a config.json, or the"
+            " config.json itself.",
+        )
     if not MODEL_ID.fullmatch(place) or place.endswith(".json"):
         return None
     folder = place.split("/")[1]
-    known = [each.name for each in shipped_configs()]
     gated = place.split("/")[0] in GATED_OWNERS or GATED_MODELS.match(place)
     login = " (accept its terms on huggingface.co first, and `hf auth login`)" if gated else ""
     raise UsageError(

@@ -109,3 +109,10 @@ def test_the_examples_of_the_page_run(monkeypatch: pytest.MonkeyPatch, capsys) -
     printed = capsys.readouterr().out.splitlines()
     assert "A100" in printed[0]
     assert printed[-3].startswith("1 True")
+
+
+def test_another_thing_than_a_question_is_refused_by_its_name() -> None:
+    with pytest.raises(api.GpuplanError, match=r"question=Work.* is not a Question"):
+        api.estimate("no.py", api.Work(tokens=1e9))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(api.GpuplanError, match="today='H100:8' is no setting"):
+        api.advise("no.py", "H100:8")  # pyright: ignore[reportArgumentType]

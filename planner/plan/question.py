@@ -6,9 +6,14 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Literal, get_args
 
-from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.errors import UsageError
 from ...catalog.vocabulary import (
     FROZEN_CHOICES,
+    OFFLOADABLE,
+    OPTIMIZERS,
+    PRECISIONS,
+    RECOMPUTES,
+    STACKS,
     FrozenChoice,
     Offloaded,
     Precision,
@@ -17,6 +22,13 @@ from ...catalog.vocabulary import (
     Stack,
 )
 from .layout import Layout
+from .refusals import (
+    refuse_no_amount,
+    refuse_no_amounts,
+    refuse_no_tuple,
+    refuse_other_type,
+    refuse_other_word,
+)
 
 Sort = Literal["cost", "time", "throughput", "memory", "price", "carbon"]
 By = Literal["accelerator", "provider", "instance", "region"]
@@ -58,7 +70,7 @@ class Work:
     def __post_init__(self) -> None:
         for one in fields(self):
             if one.name not in ("dataset_at", "from_weights"):
-                _refuse_no_amount(one.name, getattr(self, one.name))
+                refuse_no_amount(one.name, getattr(self, one.name))
         for name in ("tokens", "samples"):
             amount = getattr(self, name)
             if amount is not None and amount < 1:
@@ -66,6 +78,7 @@ class Work:
                     f"{name}={amount!r} is less than one of them.",
                     fix=f"give how many {name} are trained on in all, such as 300M.",
                 )
+        self._refuse_two_amounts()
         if self.dataset_at is not None and self.dataset_bytes is None:
             raise UsageError(
                 "Where the data set is was given, and not how large it is.",
@@ -90,6 +103,15 @@ class Work:
             raise UsageError(
                 "A critical batch says how many steps are needed, and steps are given.",
                 fix="give the work as tokens, samples or epochs.",
+            )
+
+    def _refuse_two_amounts(self) -> None:
+        amounts = {"tokens": self.tokens, "samples": self.samples, "epochs": self.epochs}
+        given = [name for name, value in (amounts | {"steps": self.steps}).items() if value]
+        if len(given) > 1:
+            raise UsageError(
+                f"{' and '.join(given)} are given; the amount of work is one of them.",
+                fix="keep one.",
             )
 
     @property
@@ -118,8 +140,18 @@ class Machine:
     def __post_init__(self) -> None:
         for one in fields(self):
             if one.name != "max_nodes":
-                _refuse_text(one.name, getattr(self, one.name))
-        _refuse_no_amount("max_nodes", self.max_nodes)
+                refuse_no_tuple(one.name, getattr(self, one.name))
+        refuse_no_amounts("nodes", self.nodes)
+        refuse_no_amount("max_nodes", self.max_nodes)
+
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "precisions": PRECISIONS,
+    "recomputes": RECOMPUTES,
+    "frozen_precisions": FROZEN_CHOICES,
+    "offload": OFFLOADABLE,
+}
+"""What may be among the choices of each name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,13 +175,25 @@ class Choices:
     """What is kept in host memory; None: nothing, unless nothing else fits."""
 
     def __post_init__(self) -> None:
-        for name in ("layouts", "micro_batches", "grad_accums", "precisions", "recomputes"):
-            _refuse_text(name, getattr(self, name))
-        _refuse_text("frozen_precisions", self.frozen_precisions)
-        for word in self.frozen_precisions:
-            _refuse_other_word("frozen_precisions", word, FROZEN_CHOICES)
-        _refuse_text("offload", self.offload)
-        _refuse_no_amount("recompute_layers", self.recompute_layers)
+        for name in ("layouts", "micro_batches", "grad_accums"):
+            refuse_no_tuple(name, getattr(self, name))
+        for name, words in _WORDS.items():
+            refuse_no_tuple(name, () if getattr(self, name) is None else getattr(self, name))
+            for word in getattr(self, name) or ():
+                refuse_other_word(name, word, words)
+        for name in ("micro_batches", "grad_accums"):
+            refuse_no_amounts(name, getattr(self, name))
+        for layout in self.layouts:
+            if not isinstance(layout, Layout):
+                raise UsageError(
+                    f"layouts: {layout!r} is no Layout.",
+                    fix=f"write layouts=(gpuplan.parse_layout({str(layout)!r}),).",
+                )
+        if self.stack is not None:
+            refuse_other_word("stack", self.stack, STACKS)
+        if self.optimizer is not None:
+            refuse_other_word("optimizer", self.optimizer, OPTIMIZERS)
+        refuse_no_amount("recompute_layers", self.recompute_layers)
         if self.recompute_layers is not None and self.recomputes != ("full",):
             raise UsageError(
                 f"recompute_layers={self.recompute_layers} goes with the recompute policy full.",
@@ -169,11 +213,11 @@ class Money:
     """Plans that may run out of memory with a larger chance come last, marked."""
 
     def __post_init__(self) -> None:
-        _refuse_no_amount("deadline_s", self.deadline_s)
-        _refuse_no_amount("budget_usd", self.budget_usd)
-        _refuse_other_word("purchase", self.purchase, get_args(PurchaseWish))
+        refuse_no_amount("deadline_s", self.deadline_s)
+        refuse_no_amount("budget_usd", self.budget_usd)
+        refuse_other_word("purchase", self.purchase, get_args(PurchaseWish))
         if self.sort is not None:
-            _refuse_other_word("sort", self.sort, get_args(Sort))
+            refuse_other_word("sort", self.sort, get_args(Sort))
         if not 0 < self.max_oom <= 1:
             raise UsageError(
                 f"max_oom={self.max_oom!r} is no chance above 0 and up to 1.",
@@ -201,8 +245,12 @@ class Question:
     few providers are named."""
 
     def __post_init__(self) -> None:
+        parts = {"work": Work, "machine": Machine, "choices": Choices, "money": Money}
+        for name, wanted in parts.items():
+            refuse_other_type(name, getattr(self, name), wanted)
+        refuse_no_amount("top", self.top)
         if self.by is not None:
-            _refuse_other_word("by", self.by, get_args(By))
+            refuse_other_word("by", self.by, get_args(By))
 
     @property
     def asks_for_work(self) -> bool:
@@ -210,32 +258,3 @@ class Question:
         work = self.work
         amounts = (work.tokens, work.samples, work.epochs, work.steps)
         return self.money.budget_usd is not None and all(one is None for one in amounts)
-
-
-def _refuse_no_amount(name: str, value: object) -> None:
-    """Raise UsageError for what is no number above zero; None is no amount, and may be."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not value > 0:
-        raise UsageError(
-            f"{name}={value!r} is not a number above zero.",
-            fix=f"give a number, such as {name}=1000.",
-        )
-
-
-def _refuse_text(name: str, value: object) -> None:
-    """Raise UsageError for one word where several are taken: its letters would be the items."""
-    if isinstance(value, str):
-        raise UsageError(
-            f"{name}={value!r} is one word, and several are taken.",
-            fix=f"write {name}=({value!r},).",
-        )
-
-
-def _refuse_other_word(name: str, value: str, words: tuple[str, ...]) -> None:
-    """Raise UsageError for a word that is none of these."""
-    if value not in words:
-        raise UsageError(
-            f"{name}={value!r} is not one of {', '.join(words)}.{did_you_mean(str(value), words)}",
-            fix="take one of them.",
-        )

@@ -35,6 +35,7 @@ from .answer.infeasible import (
     reasons,
     tried_without_precision,
 )
+from .answer.named_devices import devices_without_plan
 from .answer.notes import no_terms_note, offload_note, question_notes, too_many_for_a_block
 from .answer.own_machine import own_machine_notes, own_machine_reach
 from .answer.ranking import rank
@@ -199,6 +200,14 @@ def _outcome(
             *offload_note(question, sweep.offload, best.plans),
             *no_terms_note(question, sweep.market),
             *too_many,
+            *devices_without_plan(
+                question,
+                profile,
+                sweep.market,
+                standing.candidates,
+                standing.within,
+                best.plans,
+            ),
             *others_miss(standing.candidates, best.plans, question, profile, plan_of=whole.plan),
             *(() if best.plans else reasons(space, sweep.market, profile, question.choices)),
         ),

@@ -41,6 +41,8 @@ class Space:
     node_counts: tuple[int, ...]
     layouts: tuple[Layout, ...]
     """Empty: the data-parallel layouts for each number of ranks."""
+    most_nodes: int | None = None
+    """Where the numbers of nodes are free: the largest."""
     recomputes: tuple[Recompute, ...]
     micro_batches: np.ndarray
     grad_accums: tuple[int, ...]
@@ -57,6 +59,17 @@ class Space:
         """Return whether so many nodes, without their powers of two, divide the global batch."""
         odd = nodes // (nodes & -nodes)
         return self.global_batch is None or self.global_batch % odd == 0
+
+    def nodes_of(self, per_node: int) -> tuple[int, ...]:
+        """Return the numbers of nodes to try of a machine: where a layout is given, those it takes.
+
+        A layout of 384 ranks is 48 nodes of eight, whether or not 48 is a number that is tried.
+        """
+        if not self.layouts or self.most_nodes is None:
+            return self.node_counts
+        wanted = (divmod(layout.accelerators, per_node) for layout in self.layouts)
+        exact = {nodes for nodes, rest in wanted if nodes and not rest}
+        return tuple(sorted(nodes for nodes in exact if nodes <= self.most_nodes))
 
     def layouts_for(self, nodes: int, per_node: int) -> Sequence[Layout]:
         """Return the layouts to try on this many ranks."""
@@ -83,6 +96,7 @@ def space_of(question: Question, profile: Profile) -> Space:
     return Space(
         node_counts=node_counts(machine, factors=_factors(profile, global_batch)),
         layouts=choices.layouts,
+        most_nodes=None if machine.nodes else machine.max_nodes,
         recomputes=recomputes,
         recompute_share=asked_share(choices, profile),
         micro_batches=_micro_batches(choices, global_batch, profile),
@@ -105,18 +119,22 @@ def asked_batch(question: Question, profile: Profile) -> AskedBatch:
     if not given and (made or is_fixed(question.machine, choices)):
         return AskedBatch(source="layout")
     samples = given_samples(work, profile.tokens_per_sample)
-    batch = global_batch_of(profile, work, samples, odd=_odd_factor(question.machine.nodes))
+    # Ranks share the samples of a step, and every number of nodes makes as many ranks as that.
+    shares = [layout.data for layout in choices.layouts] or question.machine.nodes
+    batch = global_batch_of(profile, work, samples, odd=_odd_factor(shares))
     kept = kept_micro_batch(profile, choices, None)
     return batch if kept is None else _in_micro_batches(batch, kept)
 
 
-def _odd_factor(nodes: Sequence[int]) -> int:
-    """Return by what a batch divides, beside powers of two, that any of these nodes can share.
+def _odd_factor(shares: Sequence[int]) -> int:
+    """Return by what a batch divides, beside powers of two, that any of these can share evenly.
+
+    Shares are ranks, or nodes.
 
     >>> _odd_factor([3]), _odd_factor([1, 6, 10]), _odd_factor([])
     (3, 15, 1)
     """
-    whole = math.lcm(*nodes)
+    whole = math.lcm(*shares)
     return whole // (whole & -whole)
 
 

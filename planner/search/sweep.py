@@ -352,11 +352,12 @@ class Sweep:
     def _layouts(self, site: Site, many: int) -> list[Layout]:
         """Return the layouts to try on one kind of node, over every node count."""
         layouts: list[Layout] = []
-        for nodes in self.space.node_counts:
+        given = self.question.machine.nodes or self.space.layouts
+        for nodes in self.space.nodes_of(site.per_node):
             if nodes > 1 and site.inter_link.bytes_per_s is None:
                 self.counts["no_topology"] += many
                 continue
-            if not (self.question.machine.nodes or self.space.divides_batch(nodes)):
+            if not (given or self.space.divides_batch(nodes)):
                 continue
             layouts += self.space.layouts_for(nodes, site.per_node)
         if "parameters" in self.offload:

@@ -48,6 +48,21 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING in
 github.com/huggingface/peft/blob/00073fe85ca790515f0b70caa69bea4c477d9db7/src/peft/utils/constants.py"""
 
+QUERY_AND_VALUE: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "beit", "clip", "cohere", "deit", "dinov2", "glm", "glm4", "gpt_oss", "granite", "olmo",
+            "olmo2", "olmo3", "qwen2_moe", "qwen3_moe", "siglip", "smollm3", "starcoder2", "vit",
+            "whisper",
+        ),
+        _QUERY_VALUE,
+    ),
+    "distilbert": ("q_lin", "v_lin"),
+    "phi3": ("qkv_proj",),
+}  # fmt: skip
+"""The same where peft names none: the layers that make queries and values, which the paper adapts
+(Hu et al. 2021, section 4.2), as transformers 5.23 names them (models/*/modeling_*.py)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoraSettings:
@@ -99,25 +114,29 @@ def parse_lora(text: str) -> LoraSettings:
 
 
 def resolved(settings: LoraSettings, config: Path) -> LoraSettings:
-    """Return the settings with the layers that peft adapts by default, where none are named.
+    """Return the settings with the layers that are adapted by default, where none are named.
+
+    They are those of peft, else queries and values.
 
     Args:
         settings: as given.
         config: the config.json of the model.
 
     Raises:
-        UsageError: peft names no layers for this kind of model.
+        UsageError: no layers are known for this kind of model.
     """
     if settings.targets:
         return settings
     kinds = _model_types(config)
-    found = next((TARGETS[kind] for kind in kinds if kind in TARGETS), None)
+    known = {**QUERY_AND_VALUE, **TARGETS}
+    found = next((known[kind] for kind in kinds if kind in known), None)
     if found is None:
         kind = kinds[0] if kinds else "of no model_type"
         raise UsageError(
             f"peft names no layers to adapt in a model of type {kind}, and --lora names none.",
-            fix=f"name them, such as --lora r={settings.rank},targets=q_proj+v_proj, or take every"
-            f" linear layer: targets={ALL_LINEAR}.",
+            fix=f"name them, such as --lora r={settings.rank},targets=q_proj+v_proj (the error of a"
+            " name that the model has not lists its layers), or take every linear layer:"
+            f" targets={ALL_LINEAR}.",
         )
     return LoraSettings(rank=settings.rank, alpha=settings.alpha, targets=found)
 

@@ -211,6 +211,8 @@ def _split(text: str) -> tuple[SpecKind, str, str | None]:
 
 def _readable(place: str, kind: SpecKind) -> Path:
     """Return the absolute path of a file that can be opened."""
+    if not place.strip():
+        raise UsageError("No model is named: its name is empty.", fix=_fix_for_kind(kind))
     path = Path(place).expanduser().absolute()
     if kind == "hf" and path.is_dir():
         path = path / "config.json"

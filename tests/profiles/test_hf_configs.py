@@ -54,9 +54,19 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.M
     assert config_path("Qwen/Qwen3-8B") is None
 
 
-@pytest.mark.parametrize("place", ["configs/one/config.json", "./mine", "/no/such/folder", "mine"])
+@pytest.mark.parametrize(
+    "place", ["configs/one/config.json", "./mine", "/no/such/folder", "mine.json"]
+)
 def test_what_is_no_name_is_left_to_whoever_reads_paths(place: str) -> None:
     assert config_path(place) is None
+
+
+def test_a_name_without_an_owner_that_nobody_knows_says_what_is_near() -> None:
+    with pytest.raises(UsageError, match="Did you mean Qwen3-8B") as caught:
+        config_path("qwen3-9b")
+    assert "hf:OWNER/qwen3-9b" in (caught.value.fix or "")
+    with pytest.raises(UsageError, match="comes with no configuration of this name"):
+        config_path("mine")
 
 
 def test_a_name_that_does_not_come_with_gpuplan_says_how_to_get_it() -> None:

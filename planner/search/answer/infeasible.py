@@ -311,7 +311,7 @@ def _rank_counts(space: Space, market: Market) -> list[int]:
     counts = {
         nodes * int(choice.instance.accelerators)
         for choice in market.choices
-        for nodes in space.node_counts
+        for nodes in (*space.node_counts, *space.nodes_of(int(choice.instance.accelerators)))
         if nodes == 1 or choice.instance.inter_link.bytes_per_s is not None
     }
     return sorted(counts)

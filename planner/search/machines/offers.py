@@ -163,6 +163,8 @@ class Market:
     without_price: int
     cannot_train: int
     """Offers of a slice of a device (vGPU), or of a device that only infers."""
+    untrainable: tuple[Accelerator, ...] = ()
+    """Devices of those offers, each once."""
     no_match: str | None = None
     """Where nobody sells what is asked for: that, and what nearby is sold, as one sentence."""
 
@@ -210,6 +212,7 @@ def survey(
         offers += list(catalogue.cpu_offers)
     by_type: dict[tuple[str, ...], list[Offer]] = {}
     without_spec = cannot_train = 0
+    untrainable: dict[str, Accelerator] = {}
     for offer in offers:
         instance = catalogue.instance_of(offer)
         accelerator = catalogue.accelerator_of(offer)
@@ -217,6 +220,7 @@ def survey(
             without_spec += 1
         elif instance.is_fractional or not accelerator.can_train:
             cannot_train += 1
+            untrainable.setdefault(accelerator.name, accelerator)
         else:
             region = (offer.region,) if by_region else ()
             key = (offer.provider, offer.instance_type, *region)
@@ -237,6 +241,7 @@ def survey(
         without_spec=without_spec,
         without_price=without_price,
         cannot_train=cannot_train,
+        untrainable=tuple(untrainable.values()),
         no_match=no_match,
     )
 

@@ -74,6 +74,7 @@ def test_a_file_that_cannot_run(
 OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "no file": (["modle.py"], ["no file modle.py", "Did you mean model.py?", "gpuplan init"]),
     "folder": (["."], [". is a folder", "model.py"]),
+    "empty": ([""], ["No model is named", "gpuplan init"]),
     "nul": (["a\0b.py"], ["cannot be read"]),
     "class of no file": (["none.py:Net"], ["no file none.py"]),
     "no config": (["hf:."], ["no file", "config.json"]),

@@ -117,6 +117,26 @@ def test_given_layouts_are_tried_where_they_have_their_ranks(toy: Profile) -> No
     assert space.layouts_for(1, 4) == []
 
 
+def test_a_layout_is_tried_on_the_nodes_that_it_takes(toy: Profile) -> None:
+    bloom = Choices(layouts=(Layout(data=8, tensor=4, pipeline=12),))
+    space = asked(toy, bloom)
+    assert (space.nodes_of(8), space.nodes_of(16), space.nodes_of(5)) == ((48,), (24,), ())
+    assert asked(toy, bloom, Machine(max_nodes=32)).nodes_of(8) == ()
+    given = asked(toy, bloom, Machine(nodes=(2, 48)))
+    assert given.nodes_of(8) == (2, 48), "numbers of nodes that are given are those tried"
+    assert asked(toy).nodes_of(8) == asked(toy).node_counts
+
+
+def test_the_batch_of_the_rule_divides_among_the_ranks_of_a_layout(toy: Profile) -> None:
+    choices = Choices(layouts=(Layout(data=3, shard=3, zero_stage=3),))
+    batch = asked(toy, choices).batch
+    assert batch.source == "rule" and batch.samples is not None
+    assert batch.samples % 3 == 0 and "divisible by 3" in (batch.rule or "")
+    bloom = Choices(layouts=(Layout(data=8, tensor=4, pipeline=12),))
+    on_48 = asked(toy, bloom, Machine(nodes=(48,))).batch.samples
+    assert on_48 == asked(toy).batch.samples, "nodes need not divide what their ranks share"
+
+
 @given(global_batch=st.integers(1, 100_000))
 def test_micro_batches_are_powers_of_two_and_the_divisors(global_batch: int) -> None:
     profile = Profile.model_construct(blocks=(), steps=(), tokens_per_sample=None)

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.profiles.user_model.lora_settings import TARGETS, parse_lora, resolved, with_lora
+from gpuplan.profiles.user_model.lora_settings import (
+    QUERY_AND_VALUE,
+    TARGETS,
+    parse_lora,
+    resolved,
+    with_lora,
+)
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 
@@ -66,9 +72,22 @@ def test_layers_that_are_not_named_are_those_of_peft(tmp_path: Path) -> None:
     assert TARGETS["phi"] == ("q_proj", "v_proj", "fc1", "fc2")
 
 
-def test_where_peft_names_no_layers_they_must_be_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="model of type phi3") as raised:
-        resolved(parse_lora("r=16"), config(tmp_path, model_type="phi3"))
+@pytest.mark.parametrize("kind", QUERY_AND_VALUE)
+def test_where_peft_names_no_layers_queries_and_values_are_adapted(
+    tmp_path: Path, kind: str
+) -> None:
+    import transformers  # of the dev extra, as the tests are
+
+    assert kind not in TARGETS
+    found = resolved(parse_lora("r=16"), config(tmp_path, model_type=kind)).targets
+    models = Path(transformers.__file__).parent / "models"
+    source = (models / kind / f"modeling_{kind}.py").read_text(encoding="utf-8")
+    assert found and all(f"self.{name} = nn.Linear(" in source for name in found)
+
+
+def test_where_no_layers_are_known_they_must_be_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="model of type swin") as raised:
+        resolved(parse_lora("r=16"), config(tmp_path, model_type="swin"))
     assert "targets=all-linear" in (raised.value.fix or "")
 
 
