@@ -52,6 +52,8 @@ class FitsAnswer(FrozenModel):
     largest_micro_batch: int | None
     """Largest micro-batch that fits as safely as a recommended plan must, else the largest that
     likely fits; None when not even one sample does."""
+    largest_is_safe: bool = True
+    """Whether that one fits as safely; False where no micro-batch does."""
     peak_memory_bytes: EstimatedMemory
     memory_breakdown_bytes: MemoryBreakdown
     spare_bytes: float
@@ -116,6 +118,7 @@ def fits(
     )
     prediction = question.ask(setup)
     peak = prediction.peak_memory_bytes
+    largest, is_safe = question.largest(setup)
     return FitsAnswer(
         accelerator=accelerator.name,
         layout=question.layout,
@@ -124,7 +127,8 @@ def fits(
         optimizer=question.profile.optimizer.name,
         fits=prediction.fits,
         micro_batch=setup.micro_batch,
-        largest_micro_batch=question.largest(setup),
+        largest_micro_batch=largest,
+        largest_is_safe=is_safe,
         peak_memory_bytes=peak,
         memory_breakdown_bytes=prediction.memory_breakdown_bytes,
         spare_bytes=peak.capacity - peak.value,
@@ -183,14 +187,17 @@ class _Question:
             inter_link=Link(name=None, bytes_per_s=None),
         )
 
-    def largest(self, setup: Setup) -> int | None:
-        """Return the largest micro-batch that fits safely, else likely; None if one does not."""
+    def largest(self, setup: Setup) -> tuple[int | None, bool]:
+        """Return the largest micro-batch that fits safely, else likely, and whether it is safe.
+
+        None if one sample does not fit.
+        """
 
         def asked(size: int) -> Prediction:
             return self.ask(replace(setup, micro_batch=size))
 
         safe = _largest(lambda size: _is_safe(asked(size)))
-        return safe or _largest(lambda size: asked(size).fits)
+        return safe or _largest(lambda size: asked(size).fits), safe is not None
 
 
 def _largest(fits: Callable[[int], bool]) -> int | None:
@@ -260,7 +267,7 @@ def _try(
 
 def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
     """Yield single changes, the least invasive first."""
-    size = question.largest(setup)
+    size, _ = question.largest(setup)
     if size is not None and size < setup.micro_batch:
         yield f"--micro-batch {size}", replace(setup, micro_batch=size)
     policies: tuple[Recompute, ...] = ("selective", "full") if question.profile.blocks else ()

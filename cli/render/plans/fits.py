@@ -66,11 +66,14 @@ _MICRO_BATCH_FROM = {
 
 
 def _largest(answer: FitsAnswer) -> Iterator[Text]:
-    if answer.largest_micro_batch is None:
+    largest = answer.largest_micro_batch
+    if largest is None:
         yield Text("Not even one sample fits so.")
+    elif not answer.largest_is_safe:
+        yield Text(f"No micro-batch fits as surely as a plan should; {largest:,} likely fits.")
     else:
         surely = " as surely as a plan should" if answer.is_risky else ""
-        yield Text(f"Largest micro-batch that fits{surely}: {answer.largest_micro_batch:,}.")
+        yield Text(f"Largest micro-batch that fits{surely}: {largest:,}.")
 
 
 def _remedies(answer: FitsAnswer) -> Iterator[Text]:

@@ -93,6 +93,14 @@ def test_a_yes_that_is_a_toss_of_a_coin_says_so_and_what_is_surer() -> None:
     assert "Nothing that was tried makes it fit more surely here" in none
 
 
+def test_a_micro_batch_that_only_likely_fits_is_not_called_sure() -> None:
+    """One sample ran out with a chance of 5 %, and two were "as surely as a plan should"."""
+    answer = make_answer(fits=True, p_oom=0.05, largest_micro_batch=2, largest_is_safe=False)
+    text = to_text(render_fits(answer, width=80), colour=False)
+    assert "No micro-batch fits as surely as a plan should; 2 likely fits." in text
+    assert "Largest micro-batch" not in text
+
+
 def test_when_nothing_helps_it_says_so() -> None:
     answer = make_answer(fits=False, remedies=(), largest_micro_batch=None)
     text = to_text(render_fits(answer, width=100), colour=False)

@@ -48,6 +48,20 @@ def test_what_may_run_out_of_memory_is_neither_the_largest_nor_a_remedy(
     assert f"--micro-batch {largest}" in [one.text for one in tossed.remedies]
 
 
+def test_the_largest_is_called_safe_only_where_it_is(
+    make_rigid_decoder: Callable[..., Profile],
+) -> None:
+    model = make_rigid_decoder(layers=4, hidden=2048)
+    device = load_catalogue().accelerators["A100-80GB-SXM"]
+    roomy = fits(model, device, precision="fp32", micro_batch=1)
+    assert roomy.largest_is_safe and not roomy.is_risky
+    needed = roomy.peak_memory_bytes.value
+    tight = device.model_copy(update={"memory_visible_bytes": int(1.01 * needed)})
+    answer = fits(model, tight, precision="fp32", micro_batch=1)
+    assert answer.is_risky and answer.largest_micro_batch is not None
+    assert not answer.largest_is_safe
+
+
 def test_one_number_of_accelerators_is_proposed(small_decoder: Profile) -> None:
     """Six of them filled the screen."""
     device = load_catalogue().accelerators["A10G"]
