@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import UsageError
-from ..planner.plan.answer.answer_parts import CatalogueFacts
+from ..catalog.text.quantity import format_count
+from ..planner.plan.answer.answer_parts import CatalogueFacts, WorkloadFacts
 from ..planner.plan.plan import Plan
 from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
@@ -19,12 +20,13 @@ from .models.from_weights import with_start
 from .models.inputs import Inputs, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
+    from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.advise.answer import Advice
 
 
 def advise(
     model: str | Path | ModelSpec | Inputs,
-    today: Question | Plan,
+    today: Question | Plan | SourcedPlan,
     *,
     work: Work | None = None,
     others: Machine | None = None,
@@ -39,7 +41,8 @@ def advise(
 
     Args:
         model: A model as for `profile`, or what `read_inputs` returned for any precision.
-        today: A plan, or a question that names one machine (`Machine(accelerators=("H100:8",))`, or
+        today: A plan (of another model too: then a note says so where `kept_plan` returned it), or
+            a question that names one machine (`Machine(accelerators=("H100:8",))`, or
             an instance type) and at most one of each choice; what it leaves out is taken from the
             file and said.
         work: How much is trained; default: what `today` says, if it does.
@@ -58,10 +61,14 @@ def advise(
     from dataclasses import replace
 
     from ..catalog.version import VERSION
+    from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.advise.advise import advise as answer
     from ..planner.advise.answer import Advice
     from ..planner.advise.todays_setting import question_of
 
+    planned_for = today.workload if isinstance(today, SourcedPlan) else None
+    if isinstance(today, SourcedPlan):
+        today = today.plan
     if not isinstance(today, Plan | Question):
         raise UsageError(
             f"today={today!r} is no setting.",
@@ -85,7 +92,8 @@ def advise(
     model, counted = counted_in_tokens(model, today.work)
     today = with_start(today, model.spec)
     profile, measured = calibrated_profile(model)
-    notes = (*counted, *measured)
+    facts = workload_facts(model.profile)
+    notes = (*counted, *measured, *_another_model(planned_for, facts))
     found = answer(
         today,
         profile,
@@ -105,7 +113,7 @@ def advise(
             offers=len(model.catalogue.offers),
             source=model.catalogue.price_source,
         ),
-        workload=workload_facts(model.profile),
+        workload=facts,
         headline=found.headline,
         elsewhere=found.elsewhere,
         today=found.today,
@@ -114,6 +122,17 @@ def advise(
         changes=found.changes,
         together=found.together,
         notes=(*notes, *found.notes),
+    )
+
+
+def _another_model(planned: WorkloadFacts | None, asked: WorkloadFacts) -> Iterator[str]:
+    """Yield that a kept plan is of another model than the one it is asked about."""
+    if planned is None or planned.parameters == asked.parameters:
+        return
+    sizes = (format_count(planned.parameters), format_count(asked.parameters))
+    yield (
+        f"the plan was made for {planned.name} ({sizes[0]} parameters): its machine, layout and"
+        f" batch are taken for {asked.name} ({sizes[1]}) as they are"
     )
 
 

@@ -76,7 +76,7 @@ def _is_comparable(plan: Plan, question: Question) -> bool:
         return False
     if plan.offer.accelerator.startswith(CPU_PREFIX):
         return False
-    if money.budget_usd is not None and job.usd > money.budget_usd:
+    if money.budget_usd is not None and _cost_and_hours(plan)[0] > money.budget_usd:
         return False
     if money.deadline_s is not None and job.hours * SECONDS_PER_HOUR > money.deadline_s:
         return False
@@ -122,8 +122,7 @@ def _scaling(
 
 
 def _cost_and_hours(plan: Plan) -> tuple[float, float]:
-    job = _job(plan)
-    return float(job.usd or 0), job.hours
+    return plan.likely_usd or 0.0, _job(plan).hours
 
 
 def _job(plan: Plan) -> WholeJob:

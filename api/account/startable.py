@@ -338,5 +338,5 @@ def _recommended(old: Recommended | None, plans: list[Plan]) -> Recommended | No
 
 
 def _usd(plan: Plan) -> float:
-    usd = None if plan.whole_job is None else plan.whole_job.usd
-    return float("inf") if usd is None else float(usd)
+    usd = None if plan.whole_job is None else plan.likely_usd
+    return float("inf") if usd is None else usd

@@ -226,9 +226,9 @@ def _front(answer: Estimate) -> list[Plan]:
     """
     plans = [plan for plan in answer.plans if not plan.stands_apart] or answer.plans
     known = [
-        (job.usd, job.hours, plan.id, plan)
+        (usd, job.hours, plan.id, plan)
         for plan in plans
-        if (job := plan.whole_job) is not None and job.usd is not None
+        if (job := plan.whole_job) is not None and (usd := plan.likely_usd) is not None
     ]
     found: list[Plan] = []
     fastest = float("inf")
@@ -243,4 +243,4 @@ def _front_points(answer: Estimate) -> Iterator[FrontPoint]:
     for plan in _front(answer):
         job = plan.whole_job
         if job is not None and job.usd is not None:
-            yield FrontPoint(hours=job.hours, usd=job.usd, rent=plan.place)
+            yield FrontPoint(hours=job.hours, usd=job.usd + job.beside_usd, rent=plan.place)

@@ -99,7 +99,7 @@ def command(model: str, **options: Any) -> int:
 
     asked = AdviseOptions(**options)
     today = setting_question(asked)
-    plan = None if asked.plan is None else api.kept_plan(asked.plan).plan
+    plan = None if asked.plan is None else api.kept_plan(asked.plan)
     inputs = read_inputs(
         model, asked, precisions=(), machine=today.machine, curves=given_curves(asked.curves)
     )

@@ -131,14 +131,14 @@ def _points(answer: Estimate) -> Iterator[Point]:
     """Yield the plans whose time and cost are known."""
     chosen = None if answer.recommended is None else answer.recommended.id
     for plan in answer.plans:
-        job = plan.job
-        if job is None or job.usd is None or job.usd_low is None or job.usd_high is None:
+        job, (low, likely, high) = plan.job, plan.usd_ends
+        if job is None or low is None or likely is None or high is None:
             continue
         yield Point(
             name=f"{plan.place} ({plan.devices}): {plan.hours_text}, {plan.cost_text}",
             link=f"/plan/{plan.id}",
             hours=(job.hours_low, job.hours, job.hours_high),
-            usd=(float(job.usd_low), float(job.usd), float(job.usd_high)),
+            usd=(low, likely, high),
             is_recommended=plan.id == chosen,
         )
 
@@ -148,7 +148,7 @@ def _hours(plan: Plan) -> Amount:
 
 
 def _cost(plan: Plan) -> Amount:
-    return Amount(plan.cost_text, None if plan.job is None else plan.job.usd)
+    return Amount(plan.cost_text, plan.likely_usd)
 
 
 def _plan_row(plan: Plan) -> tuple[Cell, ...]:

@@ -103,8 +103,8 @@ def gain_text(change: Change, today: Plan) -> str:
     """Return what a change does to the step, the job and its cost; its memory where it now fits."""
     plan = change.plan
     if change.time_saved_share is None:
-        job = plan.job
-        cost = [] if job is None or job.usd is None else [format_money(job.usd)]
+        usd = plan.likely_usd if plan.job is not None else None
+        cost = [] if usd is None else [format_money(usd)]
         peak = plan.peak_memory_bytes
         memory = format_memory_use(peak.value, peak.capacity)
         return ", ".join([memory, f"{format_seconds(plan.step_time_s.value)} a step", *cost])
@@ -137,7 +137,7 @@ def saved_text(change: Change, today: Plan) -> str:
         if same_time:
             return "takes the same time"
         return f"saves {time}" if hours > 0 else f"takes {time} more"
-    money, whole = format_money(abs(usd)), format_money(today.job.usd)
+    money, whole = format_money(abs(usd)), format_money(today.likely_usd)
     same_cost = abs(change.cost_saved_share or 0.0) < SAME
     if same_time and same_cost:
         return "takes as long and costs as much"

@@ -250,6 +250,11 @@ class Plan(FrozenModel):
         return low, likely, high
 
     @property
+    def likely_usd(self) -> float | None:
+        """The likely cost that is shown, US dollars: the middle one of `usd_ends`."""
+        return self.usd_ends[1]
+
+    @property
     def is_lower_bound(self) -> bool:
         """Whether it surely costs more than is known: a price beside its machines is missing."""
         job = self.whole_job

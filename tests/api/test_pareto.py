@@ -51,6 +51,20 @@ def test_those_that_are_dominated_dear_or_cannot_run_are_left_out(asked: list[Qu
     assert found.scaling == ()
 
 
+def test_what_is_paid_beside_the_machines_counts(asked: list[Question]) -> None:
+    """A spot machine at $8 whose controller costs $40 was drawn as the cheapest."""
+    alone, beside = plan(20.0, 50.0), plan(8.0, 100.0)
+    assert beside.whole_job is not None
+    job = beside.whole_job.model_copy(update={"total_usd": Decimal(48)})
+    beside = beside.model_copy(update={"whole_job": job})
+    answer = make_estimate(alone, beside)
+    found = pareto.frontier(NO_INPUTS, Question(work=Work(tokens=1e9)), answer)
+    assert beside.id not in [one.id for one in found.best]
+    money = Money(budget_usd=Decimal(30))
+    limited = pareto.frontier(NO_INPUTS, Question(work=Work(tokens=1e9), money=money), answer)
+    assert [one.id for one in limited.plans if one.id in (alone.id, beside.id)] == [alone.id]
+
+
 def test_the_recommended_type_is_asked_about_on_every_number_of_nodes(
     asked: list[Question],
 ) -> None:

@@ -156,8 +156,7 @@ def _hours(plan: Plan) -> float:
 
 
 def _usd(plan: Plan) -> float:
-    assert plan.whole_job is not None
-    return float(plan.whole_job.usd or 0)
+    return plan.likely_usd or 0.0
 
 
 def _cut(line: str, width: int) -> str:

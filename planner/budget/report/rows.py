@@ -117,7 +117,7 @@ class FrontPoint(FrozenModel):
     hours: float
     """Likely hours of one run."""
     usd: Usd
-    """Likely US dollars of one run."""
+    """Likely US dollars of one run, with what is surely paid beside its machines."""
     rent: str
     """What is rented."""
 

@@ -147,7 +147,7 @@ def test_beside_a_plan_a_provider_limits_the_other_machines(
     kept = SimpleNamespace(plan=make_plan())
     monkeypatch.setattr(api, "kept_plan", lambda _prefix: kept)
     assert run(["advise", "model.py", "--plan", "3f2a", "--provider", "aws", "-q"]) == 0
-    assert asked["today"] == kept.plan
+    assert asked["today"] == kept
     assert asked["how"]["others"].providers == ("aws",)
     assert asked["how"]["work"] is None
 

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -85,6 +86,18 @@ def test_an_estimate_has_its_front_and_all_its_plans(client, kept: Estimate) -> 
     drawn = [plan for plan in kept.plans if plan.job is not None and plan.job.usd is not None]
     assert text.count("<circle") == len(drawn) > 2
     assert text.count('class="chosen"') == 1
+
+
+def test_a_plan_is_drawn_and_sorted_at_the_cost_that_is_written(kept: Estimate) -> None:
+    """The dot and the order of the table left out what is paid beside the machines."""
+    plan = next(one for one in kept.plans if one.whole_job is not None and one.whole_job.usd)
+    assert plan.whole_job is not None and plan.whole_job.usd is not None
+    total = plan.whole_job.usd + Decimal(50)
+    job = plan.whole_job.model_copy(update={"total_usd": total})
+    dearer = plan.model_copy(update={"whole_job": job})
+    (point,) = views._points(kept.model_copy(update={"plans": (dearer,)}))
+    assert point.usd == dearer.usd_ends and point.usd[1] == float(total)
+    assert views._cost(dearer).value == float(total)
 
 
 def test_an_estimate_without_work_has_no_front(client) -> None:

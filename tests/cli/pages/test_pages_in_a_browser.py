@@ -193,9 +193,9 @@ def test_the_name_of_a_launch_is_whole_on_its_page_and_leads_to_it(opened: Opene
 def test_the_front_is_where_the_plans_are(opened: Opener) -> None:
     page = opened("estimate").page
     jobs = {
-        plan.id: (plan.job.hours, float(plan.job.usd))
+        plan.id: (plan.job.hours, plan.likely_usd)
         for plan in make_ranked_estimate().plans
-        if plan.job is not None and plan.job.usd is not None
+        if plan.job is not None and plan.likely_usd is not None
     }
     dots = {
         attribute(one, "href").removeprefix("/plan/"): box_of(one.locator("circle"))

@@ -1,5 +1,6 @@
 """What to change of today's setting: every change is planned by the prediction itself."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.text.money import format_money
 from gpuplan.planner.advise.advise import AdviceOutcome, advise
 from gpuplan.planner.advise.answer import HELPING, Change
 from gpuplan.planner.advise.changes import proposals
@@ -105,6 +107,9 @@ def test_what_helps_comes_first_and_saves_what_it_says(advice: AdviceOutcome) ->
             assert change.usd_saved == pytest.approx(
                 float(today.total_usd or 0) - float(job.total_usd or 0)
             )
+            if change.usd_saved > 0 and " of $" in change.gain:
+                whole = re.search(r"of (\$[^ ]*\d)", change.gain)
+                assert whole and whole[1] == format_money(today.total_usd), change.gain
 
 
 def test_the_first_line_leaves_the_training_as_it_is(advice: AdviceOutcome) -> None:

@@ -17,7 +17,7 @@ def told(*, hours: float, usd: float | None) -> str:
         time_saved_share=hours / HOURS,
         cost_saved_share=None if usd is None else usd / USD,
     )
-    today = SimpleNamespace(job=SimpleNamespace(hours=HOURS, usd=USD))
+    today = SimpleNamespace(job=SimpleNamespace(hours=HOURS), likely_usd=USD)
     return saved_text(cast("Any", change), cast("Any", today))
 
 
