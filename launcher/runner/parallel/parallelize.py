@@ -74,8 +74,23 @@ class LossModule(nn.Module):
 
 
 def block_modules(model: nn.Module) -> list[nn.Module]:
-    """Return the repeated blocks of a model, which are sharded and compiled one by one."""
-    return [block for run in find_blocks(model) for block in run.modules]
+    """Return the repeated blocks of a model, which are sharded and compiled one by one.
+
+    Of a block that is a list of modules (the levels of many a U-Net) its members: nobody calls the
+    list, which `fully_shard` refuses and a compiler does not see.
+    """
+    blocks = (block for run in find_blocks(model) for block in run.modules)
+    return [called for block in blocks for called in _called(block)]
+
+
+def _called(block: nn.Module) -> Iterator[nn.Module]:
+    is_list = isinstance(block, nn.ModuleList | nn.ModuleDict)
+    if not is_list or type(block).forward is not nn.Module.forward:
+        yield block
+        return
+    for member in block.children():
+        if any(True for _ in member.parameters()):
+            yield from _called(member)
 
 
 def compile_model(model: nn.Module, execution: Execution) -> None:
