@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from os.path import commonprefix
 
-from .query import AcceleratorRequest, OfferFilter
+from .query import JURISDICTION_GROUPS, AcceleratorRequest, OfferFilter
 
 MOST_NAMES = 3
 """Names of one wish that are spelled out."""
@@ -31,7 +31,7 @@ def wishes(wanted: OfferFilter) -> dict[str, str]:
         "accelerator": " or ".join(map(_accelerator_words, wanted.accelerators)),
         "provider": f"provider {_names(wanted.providers)}",
         "region": f"region {_names(wanted.regions)}",
-        "jurisdiction": f"jurisdiction {_names(wanted.countries)}",
+        "jurisdiction": f"jurisdiction {_places(wanted.countries)}",
         "instance": f"instance {_names(wanted.instance_types)}",
         "purchase": f"a known {wanted.purchase} price",
         "max-price": f"at most ${wanted.max_usd_per_hour}/h",
@@ -79,6 +79,17 @@ def _accelerator_words(request: AcceleratorRequest) -> str:
     family = commonprefix(sorted(request.names)).rpartition("-")[0]
     several = len(request.names) > 1
     return count + (f"any {family}" if several and family else _names(request.names))
+
+
+def _places(countries: frozenset[str]) -> str:
+    """Return the shortest words for these countries: "eu" for all of the EU and EEA."""
+    groups = (
+        name for name, members in JURISDICTION_GROUPS.items() if 1 < len(members) <= len(countries)
+    )
+    group = next((one for one in groups if JURISDICTION_GROUPS[one] <= countries), None)
+    if group is None:
+        return _names(countries)
+    return _names([group, *(countries - JURISDICTION_GROUPS[group])])
 
 
 def _names(names: Iterable[str]) -> str:

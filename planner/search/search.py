@@ -31,6 +31,7 @@ from .answer.compile_gain import compile_gain, kept_by_compiling
 from .answer.infeasible import (
     nearest_miss,
     none_is_run,
+    not_sold_so,
     others_miss,
     reasons,
     tried_without_precision,
@@ -307,6 +308,8 @@ def _missed(
 ) -> str:
     """Return why there is no plan, and what to give to have one."""
     why = standing.not_run or sweep.market.no_match
+    if why is None and not standing.candidates and not sweep.space.fixed:
+        why = not_sold_so(sweep.market, question)
     missed = why or nearest_miss(standing.candidates, question, cache.profile, plan_of=whole.plan)
     hint = kept_by_compiling(standing.candidates, question, cache, whole.plan)
     is_limit = missed is not None and why is None

@@ -204,6 +204,20 @@ def none_is_run(candidates: Sequence[Candidate], profile: Profile) -> str | None
     ).rstrip()
 
 
+def not_sold_so(market: Market, question: Question) -> str | None:
+    """Return that nothing of what is asked for has a spot price, where that is asked for.
+
+    Of terms `notes.no_terms_note` says it.
+    """
+    machines = {(one.offer.provider, one.offer.instance_type) for one in market.choices}
+    known = any(one.usd_per_hour is not None for one in market.choices)
+    if question.money.purchase != "spot" or not machines or known:
+        return None
+    several = f"{len(machines):,} types of machine that are asked for"
+    of = several if len(machines) > 1 else "machine that is asked for"
+    return f"No spot price is known of the {of}: leave --spot out, or ask other sellers."
+
+
 def _no_step(candidates: Sequence[Candidate]) -> str | None:
     """Return what one step costs at least, where limits do not even leave that."""
     priced = [one for one in candidates if one.usd_per_hour < float("inf")]

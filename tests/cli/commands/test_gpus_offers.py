@@ -219,6 +219,17 @@ def test_nothing_matches_stays_readable_by_machines(gpuplan):
     assert gpuplan(*EMPTY, "--format", "csv", "-q", code=3).err == ""
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [("eu", "eu"), ("eu27", "eu27"), ("eu27,us", "eu27, us"), ("de,fr", "de, fr")],
+)
+def test_a_jurisdiction_is_named_as_it_is_typed(gpuplan, typed: str, words: str):
+    """It was "at, be, bg and 27 more"."""
+    filters = ("--region", "me-central-1", "--jurisdiction", typed, "--format", "json")
+    listed = json.loads(gpuplan("offers", *filters, code=3).out)
+    assert listed["asked"] == ["region me-central-1", f"jurisdiction {words}"]
+
+
 def test_a_number_that_nobody_sells_is_told_those_that_are_sold(gpuplan):
     words = ["offers", "--accelerator", "H100:3", "--provider", "aws"]
     text = " ".join(gpuplan(*words, code=3).out.split())

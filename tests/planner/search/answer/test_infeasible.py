@@ -1,5 +1,6 @@
 """When nothing is feasible, the answer says which choice ruled it out and what is allowed."""
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -255,6 +256,22 @@ def test_where_nobody_sells_what_is_asked_for_it_says_what_is_sold(toy: Profile)
     assert "without --region: " in region and "without --accelerator: " in region
     sellers = asked(accelerators=("RTX-3060",))
     assert "with --provider all: " in sellers and "--launchable" not in sellers
+
+
+def test_where_nothing_is_sold_on_spot_it_says_so(toy: Profile) -> None:
+    """It only said "17 without a price"."""
+
+    def asked(**machine: Any) -> str | None:
+        money = Money(purchase="spot")
+        outcome = search(Question(machine=Machine(**machine), money=money), toy, load_catalogue())
+        assert outcome.plans == ()
+        return outcome.nearest_miss
+
+    several = asked(providers=("lambda",))
+    begin, fix = "No spot price is known of the", "leave --spot out, or ask other sellers."
+    assert re.match(rf"{begin} \d+ types of machine that are asked for: {fix}", several or "")
+    one = asked(providers=("lambda",), instances=("gpu_1x_h100_pcie",))
+    assert one == f"{begin} machine that is asked for: {fix}"
 
 
 def test_what_is_within_the_budget_and_does_not_fit_is_not_named(
