@@ -13,6 +13,7 @@ from ..planner.plan.answer.answer_parts import CatalogueFacts, WorkloadFacts
 from ..planner.plan.plan import Plan
 from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
+from ..profiles.user_model.lora_settings import LORA
 from ..profiles.user_model.spec import ModelSpec
 from .answers import calibrated_profile, known_stops, utc_now, workload_facts
 from .models.config_facts import config_frozen
@@ -121,10 +122,11 @@ def advise(
         assumed=found.assumed,
         changes=found.changes,
         together=found.together,
-        notes=(*notes, *found.notes),
+        notes=(*notes, *found.notes, *adapter_notes(model.spec, fits=found.today_fits)),
     )
 
 
+<<<<<<< HEAD
 def _another_model(planned: WorkloadFacts | None, asked: WorkloadFacts) -> Iterator[str]:
     """Yield that a kept plan is of another model than the one it is asked about."""
     if planned is None or planned.parameters == asked.parameters:
@@ -134,6 +136,15 @@ def _another_model(planned: WorkloadFacts | None, asked: WorkloadFacts) -> Itera
         f"the plan was made for {planned.name} ({sizes[0]} parameters): its machine, layout and"
         f" batch are taken for {asked.name} ({sizes[1]}) as they are"
     )
+=======
+def adapter_notes(spec: ModelSpec | None, *, fits: bool) -> Iterator[str]:
+    """Yield that adapters need less, where a model that can have them does not fit."""
+    if not fits and spec is not None and spec.kind == "hf" and LORA not in spec.params:
+        yield (
+            "`--lora r=16` trains low-rank adapters alone: the base then has no gradients and no"
+            " state of an optimizer"
+        )
+>>>>>>> cb7aa244 (Advise where a model fits, take the batch that a budget buys, keep regions in rows)
 
 
 def _causal_mask(model: Inputs) -> str | None:

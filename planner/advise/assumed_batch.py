@@ -36,16 +36,17 @@ def accumulated_until_it_fits(
 ) -> tuple[Setting, Plan]:
     """Return the setting with the largest micro-batch that fits, of the same global batch.
 
-    Where not even one sample fits, the setting is returned as it was given.
+    Where not even one sample fits, it is that of the smallest, which misses by least.
     """
     whole = setting.setup.micro_batch
+    smaller, planned = setting, plan
     for accum in (one for one in range(1, whole + 1) if whole % one == 0):
         setup = replace(setting.setup, micro_batch=whole // accum, grad_accum=accum)
         smaller = replace(setting, setup=setup)
         planned = plan if accum == 1 else replanner.plan(smaller)
         if fits(planned):
-            return smaller, planned
-    return setting, plan
+            break
+    return smaller, planned
 
 
 def assumed_text(batch: AskedBatch, setting: Setting) -> str:

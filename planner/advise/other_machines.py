@@ -29,6 +29,9 @@ def other_machines(
 ) -> Iterator[tuple[Proposal, Plan]]:
     """Yield machines that are cheaper, faster or smaller, with all but their number kept.
 
+    Where today's setting does not fit, its micro-batch and its recompute are free on them: most
+    machines hold such a model only in smaller pieces.
+
     Args:
         today: the setting.
         plan: its plan.
@@ -36,13 +39,13 @@ def other_machines(
         catalogue: offers and devices.
         machine: its providers, regions and jurisdictions are kept.
     """
-    setup = today.setup
+    setup, is_kept = today.setup, fits(plan)
     anywhere = replace(machine, accelerators=(), instances=(), nodes=())
     choices = Choices(
-        layouts=_layouts(today, fits_today=fits(plan)),
-        micro_batches=(setup.micro_batch,),
+        layouts=_layouts(today, fits_today=is_kept),
+        micro_batches=(setup.micro_batch,) if is_kept else (),
         precisions=(setup.precision,),
-        recomputes=(setup.recompute,),
+        recomputes=(setup.recompute,) if is_kept else (),
         frozen_precisions=(setup.frozen_precision or "fp32",),
         stack="megatron" if setup.stack == "megatron" else None,
         compile=setup.compile,
@@ -116,7 +119,7 @@ def _layouts(today: Setting, *, fits_today: bool) -> tuple[Layout, ...]:
     layout = today.setup.layout
     if not layout.is_data_parallel_only or 1 < layout.shard < layout.data:
         return (layout,)
-    most = today.global_batch // today.setup.micro_batch
+    most = today.global_batch // (today.setup.micro_batch if fits_today else 1)
     sizes = {2**i for i in range(most.bit_length()) if 2**i <= most} | {layout.data}
     stages = {layout.zero_stage} if fits_today else {layout.zero_stage, 3}
     # One rank shares with nobody; only its parameters on the host need FSDP.
@@ -161,11 +164,25 @@ def _proposal(plan: Plan, today: Setting) -> Proposal:
         risks.append("another device: run a few steps there before the whole job")
     return Proposal(
         kind="machine",
-        text=f"{plan.place} ({plan.devices})",
+        text=", ".join([f"{plan.place} ({plan.devices})", *_also_changed(plan, today)]),
         setting=today,
         risks=tuple(risks),
-        lines=(options_of(plan),),
+        lines=(options_of(plan) + _recompute_option(plan, today),),
     )
+
+
+def _also_changed(plan: Plan, today: Setting) -> Iterator[str]:
+    """Yield what else than the machine differs: only where today's setting does not fit."""
+    setup = today.setup
+    if plan.micro_batch != setup.micro_batch:
+        yield f"micro-batch {setup.micro_batch:,} → {plan.micro_batch:,}"
+    if plan.recompute != setup.recompute:
+        yield f"recompute {setup.recompute} → {plan.recompute_text}"
+
+
+def _recompute_option(plan: Plan, today: Setting) -> str:
+    same = plan.recompute == today.setup.recompute
+    return "" if same else f" --recompute {plan.recompute_text}"
 
 
 def _place(plan: Plan) -> tuple[str, str, int]:

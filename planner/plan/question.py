@@ -64,6 +64,8 @@ class Work:
     """Steps from one evaluation to the next; None: it is not said whether any is made."""
     eval_samples: int | None = None
     """On which each is made; None: not known."""
+    about_samples: float | None = None
+    """Where no amount is given: about how many a budget trains, from which rules choose a batch."""
     from_weights: bool = False
     """Whether there are trained weights to start from, so that a short training is a fine-tune."""
 

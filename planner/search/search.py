@@ -7,7 +7,8 @@ and an allocator replay.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Accelerator
@@ -47,7 +48,7 @@ from .machines.many_at_once import many_at_once
 from .machines.offers import NO_SPOT_PRICES, SpotPrices, refuse_unknown_place, survey
 from .machines.runs_here import is_run, needs_build, stands_apart
 from .progress import Progress, untold
-from .search_space import Space, asked_stack, refuse_other_devices, space_of
+from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
 from .sweep import Sweep
 
 LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
@@ -93,6 +94,9 @@ def search(
 ) -> SearchOutcome:
     """Return the plans that answer a question, best first.
 
+    Where a budget says how much is trained, a first answer says about how much that is, and the
+    batch of the rule is that of such an amount: a fine-tune has another than a pre-training.
+
     Args:
         question: work, machines, layout and money asked for.
         profile: the traced model, with a trace for every precision that may be tried.
@@ -112,6 +116,52 @@ def search(
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
+    once = partial(
+        _searched,
+        profile=profile,
+        catalogue=catalogue,
+        known=known,
+        curve_choice=curve_choice,
+        kept=kept,
+        own_stops=own_stops,
+        spot_prices=spot_prices,
+        on_progress=on_progress,
+    )
+    found = once(question)
+    likely = _with_likely_amount(question, found, profile)
+    return found if likely is None else once(likely)
+
+
+def _with_likely_amount(
+    question: Question, found: SearchOutcome, profile: Profile
+) -> Question | None:
+    """Return the question with what the first answer trains; None where that changes no batch."""
+    before = found.question.global_batch
+    if not question.asks_for_work or not found.plans or before.source != "rule":
+        return None
+    chosen = found.plans[0] if found.recommended is None else _named(found, found.recommended.id)
+    samples = None if chosen.run is None else chosen.run.trained_samples
+    likely = replace(question, work=replace(question.work, about_samples=samples))
+    return None if asked_batch(likely, profile).samples == before.samples else likely
+
+
+def _named(found: SearchOutcome, plan_id: str) -> Plan:
+    return next(one for one in found.plans if one.id == plan_id)
+
+
+def _searched(
+    question: Question,
+    *,
+    profile: Profile,
+    catalogue: Catalogue,
+    known: KnownRuns | None,
+    curve_choice: CurveChoice,
+    kept: KeptTables | None,
+    own_stops: OwnStops,
+    spot_prices: SpotPrices,
+    on_progress: Progress,
+) -> SearchOutcome:
+    """Return what one search answers; arguments are those of `search`."""
     refuse_nothing_frozen(question.choices, profile)
     refuse_unknown_place(question.work, catalogue)
     cache = ModelCache(profile, curve_choice=curve_choice, kept=kept)

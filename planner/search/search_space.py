@@ -119,6 +119,8 @@ def asked_batch(question: Question, profile: Profile) -> AskedBatch:
     if not given and (made or is_fixed(question.machine, choices)):
         return AskedBatch(source="layout")
     samples = given_samples(work, profile.tokens_per_sample)
+    if samples is None and question.asks_for_work:
+        samples = work.about_samples
     # Ranks share the samples of a step, and every number of nodes makes as many ranks as that.
     shares = [layout.data for layout in choices.layouts] or question.machine.nodes
     batch = global_batch_of(profile, work, samples, odd=_odd_factor(shares))

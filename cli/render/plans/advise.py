@@ -106,8 +106,10 @@ def _named(change: Change) -> str:
 
 
 def _change(mark: str, change: Change, width: int) -> Iterator[Text]:
-    yield Text.assemble(mark, (change.text, "bold"))
     margin = " " * INDENT
+    first, *others = wrapped(change.text, width - INDENT)
+    yield Text.assemble(mark, (first, "bold"))
+    yield from (Text(margin + line, style="bold") for line in others)
     risk = [
         Text(margin + line, style="dim")
         for line in wrapped(f"risk: {_risks(change)}", width - INDENT)

@@ -23,10 +23,12 @@ from ..text.columns import GAP, Align, column_widths, cut, padded, total_width
 from ..text.energy import CARBON_HEADING, carbon_cell
 from ..text.wording import describe_spot, describe_use, per_million, unknown_spot
 from .short_cells import (
+    need_regions,
     short_cost,
     short_devices,
     short_place,
     short_place_anywhere,
+    short_place_region_first,
     short_spot,
     short_time,
 )
@@ -76,7 +78,7 @@ def plan_columns(answer: Estimate) -> list[Column]:
             heading="rent",
             cell=lambda plan: plan.place,
             align="left",
-            shorter=(short_place, short_place_anywhere),
+            shorter=(short_place, _narrow_place(answer)),
             cut_to=NARROWEST_PLACE,
         ),
         Column(
@@ -114,6 +116,11 @@ def plan_columns(answer: Estimate) -> list[Column]:
         Column(heading=USE, cell=describe_use, gives_way=1),
         Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
     ]
+
+
+def _narrow_place(answer: Estimate) -> Callable[[Plan], str]:
+    """Return the shortest form of what is rented that still tells the rows from each other."""
+    return short_place_region_first if need_regions(answer.plans) else short_place_anywhere
 
 
 def _amount(answer: Estimate) -> list[Column]:

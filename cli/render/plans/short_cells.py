@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ....catalog.names import short_accelerator, short_instance, shown_instance
 from ....planner.plan.plan import AT_LEAST, Plan
 from ..text.wording import describe_spot, likely_spot_usd
@@ -18,6 +20,24 @@ def short_place_anywhere(plan: Plan) -> str:
     """Return the same without its region: "azure 2×NC24ads_A100_v4"."""
     offer = plan.offer
     return _place(plan, plan.place.replace(f" {offer.zone or offer.region}", ""))
+
+
+def short_place_region_first(plan: Plan) -> str:
+    """Return the same with the region before the type, of which the end may then be cut."""
+    offer = plan.offer
+    region = f" {offer.zone or offer.region}"
+    where = region if region in plan.place else ""
+    return short_place_anywhere(plan).replace(offer.provider, f"{offer.provider}{where}", 1)
+
+
+def need_regions(plans: Iterable[Plan]) -> bool:
+    """Return whether plans rent the same in several regions, so that rows are told by these."""
+    regions: dict[tuple[str, str, int], set[str]] = {}
+    for plan in plans:
+        offer = plan.offer
+        key = (offer.provider, offer.instance_type, plan.nodes)
+        regions.setdefault(key, set()).add(offer.zone or offer.region)
+    return any(len(found) > 1 for found in regions.values())
 
 
 def short_devices(plan: Plan) -> str:

@@ -12,16 +12,19 @@ import pytest
 from answers import make_plan, make_run
 
 from gpuplan import api
+from gpuplan.api.advice import adapter_notes
 from gpuplan.cli.main import run
 from gpuplan.cli.render.plans.advise import advice_markdown, render_advice
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.planner.advise.answer import Advice, Change
 from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts, WorkloadFacts
 from gpuplan.planner.plan.plan import Plan
+from gpuplan.profiles.user_model.spec import parse_model_spec
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden"
 GPT2 = str(ROOT / "examples" / "gpt2.py")
+HF = f"hf:{ROOT / 'examples' / 'hf_llama_config'}"
 
 
 def make_change(plan: Plan, **changes: Any) -> Change:
@@ -206,3 +209,29 @@ def test_the_whole_way(
     again = Advice.model_validate_json(capsys.readouterr().out)
     assert again.today.string == kept.string
     assert again.today.step_time_s == kept.step_time_s
+
+
+def test_a_long_change_keeps_to_the_width_of_the_screen() -> None:
+    text = "nebius 1 × gpu-b200-sxm_8gpu (8 × B200-180GB-SXM), micro-batch 1 → 4"  # noqa: RUF001
+    plan = make_plan(run=make_run())
+    answer = make_advice(changes=(make_change(plan, kind="machine", text=text),), together=None)
+    lines = [line.plain for line in render_advice(answer, most=5, width=60)]
+    assert not [line for line in lines if len(line) > 60]
+    assert text in " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "fits", "said"),
+    [
+        (HF, {}, False, True),
+        (HF, {}, True, False),
+        (HF, {"lora": "r=16"}, False, False),
+        (GPT2, {}, False, False),
+    ],
+)
+def test_adapters_are_named_where_a_whole_model_does_not_fit(
+    model: str, params: dict[str, Any], fits: bool, said: bool
+) -> None:
+    notes = list(adapter_notes(parse_model_spec(model, params=params), fits=fits))
+    assert bool(notes) == said
+    assert all("--lora r=16" in note for note in notes)

@@ -196,6 +196,35 @@ def test_a_machine_with_fsdp_is_proposed_where_nothing_fits_here(make_rigid_deco
     assert not of_kind(found, "global_batch")
 
 
+def test_a_machine_is_proposed_with_a_smaller_micro_batch_where_only_that_fits(
+    make_rigid_decoder: Make,
+) -> None:
+    question = Question(
+        work=Work(samples=1e6),
+        machine=Machine(providers=("aws",), accelerators=("L4:1",)),
+        choices=Choices(micro_batches=(64,), grad_accums=(1,), precisions=("fp32",)),
+    )
+    found = advise(question, make_rigid_decoder(layers=24, hidden=2048), CATALOGUE)
+    assert not found.today_fits
+    smaller = [one for one in of_kind(found, "machine") if one.plan.micro_batch < 64]
+    assert smaller
+    for change in smaller:
+        assert change.verdict == "makes_it_fit"
+        assert change.plan.global_batch == 64
+        assert f"micro-batch 64 → {change.plan.micro_batch}" in change.text
+        assert f"--micro-batch {change.plan.micro_batch} " in change.lines[0]
+
+
+def test_where_not_even_one_sample_fits_today_is_one_sample_at_a_time(
+    make_rigid_decoder: Make,
+) -> None:
+    huge = make_rigid_decoder(layers=32, hidden=4096)
+    found = advise(Question(machine=Machine(accelerators=("T4:1",))), huge, CATALOGUE)
+    assert not found.today_fits
+    assert found.today.micro_batch == 1
+    assert found.today.grad_accum == found.today.global_batch
+
+
 def test_an_input_that_is_waited_for_is_a_change(toy: Profile) -> None:
     setting, _ = setting_of(TODAY, toy, CATALOGUE)
     kinds = {one.kind: one for one in proposals(setting, toy, fits=True, waits=True)}

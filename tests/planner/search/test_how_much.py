@@ -41,6 +41,32 @@ def test_only_a_budget_without_work_asks_for_the_work() -> None:
     assert not Question(money=Money(budget_usd=Decimal(5)), work=Work(steps=1)).asks_for_work
 
 
+def by_rule(profile: Profile, usd: int, work: Work) -> SearchOutcome:
+    machine = Machine(providers=("aws",), accelerators=("A10G:1",), max_nodes=1)
+    money = Money(budget_usd=Decimal(usd))
+    question = Question(work=work, machine=machine, choices=SMALL, money=money)
+    return search(question, profile, load_catalogue())
+
+
+def test_a_budget_for_a_fine_tune_takes_the_batch_of_one(toy: Profile) -> None:
+    large = toy.model_copy(update={"parameters": 10**12, "trainable_parameters": 10**12})
+    tuned = by_rule(large, 3, Work(from_weights=True))
+    assert "fine-tune" in (tuned.question.global_batch.rule or "")
+    assert tuned.plans[0].run is not None
+    assert (tuned.plans[0].run.trained_tokens or 0) < large.parameters
+    first = by_rule(large, 3, Work())
+    assert "at 1e+03B parameters" in (first.question.global_batch.rule or "")
+
+
+def test_a_small_budget_leaves_enough_steps(toy: Profile) -> None:
+    large = toy.model_copy(update={"parameters": 10**12, "trainable_parameters": 10**12})
+    least = by_rule(large, 1, Work())
+    assert "less to leave 500 steps" in (least.question.global_batch.rule or "")
+    enough = by_rule(large, 1000, Work()).question.global_batch
+    assert "less to" not in (enough.rule or "")
+    assert (least.question.global_batch.samples or 0) < (enough.samples or 0)
+
+
 @pytest.mark.parametrize("deadline_s", [None, 3 * HOUR, 48 * HOUR])
 def test_every_plan_keeps_to_both_limits_and_one_more_step_would_not(
     toy: Profile, deadline_s: float | None

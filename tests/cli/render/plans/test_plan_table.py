@@ -54,6 +54,27 @@ def test_short_places(provider: str, instance: str, place: str, anywhere: str) -
     assert short_place(bought) == f"{place} spot"
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_rows_of_several_regions_keep_them_on_a_narrow_screen(width: int) -> None:
+    def rows(*regions: str) -> str:
+        plans = [
+            make_plan(
+                n,
+                run=make_run(),
+                offer=make_offer(provider="nebius", instance_type=LONG, region=region, zone=None),
+            )
+            for n, region in enumerate(regions, start=1)
+        ]
+        table = PlanTable.of(make_estimate(*plans), width)
+        lines = [row.plain for row in table.rows(plans)]
+        assert max(map(len, lines)) <= width
+        return "\n".join(lines)
+
+    both = rows("eu-north1", "us-central1")
+    assert "nebius eu-north1 1×gpu-h200" in both and "nebius us-central1 1×gpu" in both  # noqa: RUF001
+    assert "eu-north1" not in rows("eu-north1", "eu-north1"), "the lines above name it"
+
+
 def test_short_cells_say_the_same_numbers() -> None:
     plan = make_plan(run=make_run())
     assert short_devices(plan) == "8×A100-40GB"  # noqa: RUF001
