@@ -126,7 +126,6 @@ def advise(
     )
 
 
-<<<<<<< HEAD
 def _another_model(planned: WorkloadFacts | None, asked: WorkloadFacts) -> Iterator[str]:
     """Yield that a kept plan is of another model than the one it is asked about."""
     if planned is None or planned.parameters == asked.parameters:
@@ -136,7 +135,8 @@ def _another_model(planned: WorkloadFacts | None, asked: WorkloadFacts) -> Itera
         f"the plan was made for {planned.name} ({sizes[0]} parameters): its machine, layout and"
         f" batch are taken for {asked.name} ({sizes[1]}) as they are"
     )
-=======
+
+
 def adapter_notes(spec: ModelSpec | None, *, fits: bool) -> Iterator[str]:
     """Yield that adapters need less, where a model that can have them does not fit."""
     if not fits and spec is not None and spec.kind == "hf" and LORA not in spec.params:
@@ -144,7 +144,6 @@ def adapter_notes(spec: ModelSpec | None, *, fits: bool) -> Iterator[str]:
             "`--lora r=16` trains low-rank adapters alone: the base then has no gradients and no"
             " state of an optimizer"
         )
->>>>>>> cb7aa244 (Advise where a model fits, take the batch that a budget buys, keep regions in rows)
 
 
 def _causal_mask(model: Inputs) -> str | None:
