@@ -143,7 +143,10 @@ def _around_class(source: str | Path | ModelSpec, file: str | Path | None) -> tu
     spec = source if isinstance(source, ModelSpec) else parse_model_spec(str(source))
     if spec.kind != "file":
         raise UsageError(f"--from {spec.text} is not a Python file.", fix="give a .py file.")
-    classes = model_classes(read_source(spec.path), spec.path)
+    source_text = read_source(spec.path)
+    if spec.class_name is None:
+        _refuse_whole(source_text, spec)
+    classes = model_classes(source_text, spec.path)
     text = _around(_chosen(classes, spec), spec)
     target = spec.path.parent / DEFAULT_FILE_FROM if file is None else Path(file)
     if target.absolute().parent != spec.path.parent:
@@ -152,6 +155,18 @@ def _around_class(source: str | Path | ModelSpec, file: str | Path | None) -> tu
             fix=f"leave it out, or name a file in {spec.path.parent}.",
         )
     return target, text
+
+
+def _refuse_whole(text: str, spec: ModelSpec) -> None:
+    """Refuse a file that is a model file already: one around it would leave out what it says."""
+    from ...profiles.user_model.file_text import defines_contract
+
+    name = spec.path.name
+    if defines_contract(text, spec.path):
+        raise UsageError(
+            f"{name} has build_model() and make_batch() already.",
+            fix=f"gpuplan estimate {name}    or name one of its classes: --from {name}:CLASS.",
+        )
 
 
 def _write(target: Path, text: str) -> None:

@@ -138,6 +138,16 @@ def model_classes(text: str, path: Path) -> tuple[ModelClass, ...]:
     return tuple(_model_class(node) for node in ordered)
 
 
+def defines_contract(text: str, path: Path) -> bool:
+    """Return whether a file has both functions that gpuplan needs.
+
+    Raises:
+        UserFileError: it is not Python.
+    """
+    found = {node.name for node in parse(text, path).body if isinstance(node, ast.FunctionDef)}
+    return {"build_model", "make_batch"} <= found
+
+
 def contract_lines(model: ModelClass) -> str:
     """Return the lines that turn a file with this class into a model file."""
     required = ", ".join(model.required)

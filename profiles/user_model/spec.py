@@ -214,6 +214,7 @@ def _readable(place: str, kind: SpecKind) -> Path:
     if not place.strip():
         raise UsageError("No model is named: its name is empty.", fix=_fix_for_kind(kind))
     path = Path(place).expanduser().absolute()
+    _refuse_other_encoding(path)
     if kind == "hf" and path.is_dir():
         path = path / "config.json"
     if path.is_dir():
@@ -236,6 +237,19 @@ def _readable(place: str, kind: SpecKind) -> Path:
             f"{place} cannot be read: {reason}.", fix="check its permissions and its path."
         ) from None
     return path
+
+
+def _refuse_other_encoding(path: Path) -> None:
+    """Refuse a path that is not text in UTF-8: no JSON can hold it, and so no cache and no plan."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        # The bytes that are no text are surrogates in a str, which no terminal can show either.
+        shown = str(path).encode(errors="surrogateescape").decode(errors="replace")
+        raise UsageError(
+            f"The path {shown} is not UTF-8.",
+            fix="rename the file or folder, or run gpuplan with a UTF-8 locale (LC_ALL=C.UTF-8).",
+        ) from None
 
 
 def _near(path: Path) -> str:

@@ -9,9 +9,9 @@ from ....profiles.profile import Profile
 from ...cost.run_cost import samples_of, steps_of
 from ...offload.host_memory import ordered
 from ...plan.plan import Plan
-from ...plan.question import Question
+from ...plan.question import Question, Work
 from ...predict.input_wait import unknown_input_notes
-from ..batch_rule import FEW_STEPS, contrastive_notes
+from ..batch_rule import FEW_STEPS, NEAR, AskedBatch, contrastive_notes
 from ..candidate import Candidate
 from ..machines.offers import Market
 from ..search_space import Space
@@ -23,6 +23,7 @@ def question_notes(question: Question, space: Space, profile: Profile) -> Iterat
     yield from unknown_input_notes(profile)
     yield from contrastive_notes(profile)
     batch, work = space.batch, question.work
+    yield from _other_tokens(batch, work)
     samples = None
     if batch.samples is not None:
         samples = samples_of(work, profile.tokens_per_sample, batch.samples)
@@ -34,6 +35,16 @@ def question_notes(question: Question, space: Space, profile: Profile) -> Iterat
                 f" {'step' if steps == 1 else 'steps'}, which is few for a schedule of the learning"
                 " rate; tokens are written --global-batch 0.5M-tokens"
             )
+
+
+def _other_tokens(batch: AskedBatch, work: Work) -> Iterator[str]:
+    """Yield that a batch is not of the tokens that were asked for, where samples are as long."""
+    asked, got = work.global_batch_tokens, batch.tokens
+    if asked is not None and got is not None and abs(got - asked) > NEAR * asked:
+        yield (
+            f"a global batch of {asked:,.0f} tokens is no whole number of samples: it is"
+            f" {batch.samples:,} of {got / (batch.samples or 1):,.0f} tokens each"
+        )
 
 
 def offload_note(

@@ -172,6 +172,7 @@ def test_what_init_writes_can_be_profiled(
         (["--from", "net.py:Nett"], "Did you mean Net?"),
         (["--from", "empty.py"], "has no class with a forward()"),
         (["--from", "no.py"], "There is no file no.py"),
+        (["--from", "whole.py"], "whole.py has build_model() and make_batch() already."),
         (["elsewhere/model.py", "--from", "net.py"], "not in the folder of net.py"),
         (["--from", "my-net.py"], "my-net.py cannot be imported by its name"),
         (["no-such-folder/model.py"], "Cannot write no-such-folder/model.py"),
@@ -185,7 +186,9 @@ def test_init_says_what_it_cannot_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in {"net.py": CLASS, "my-net.py": CLASS, "empty.py": "x = 1\n"}.items():
+    whole = f"{CLASS}\ndef build_model(): ...\ndef make_batch(batch_size): ...\n"
+    files = {"net.py": CLASS, "my-net.py": CLASS, "empty.py": "x = 1\n", "whole.py": whole}
+    for name, text in files.items():
         Path(name).write_text(text)
     before = sorted(tmp_path.iterdir())
     assert run(["init", *arguments]) in (1, 2)

@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.planner.plan.question import Work
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.batch_rule import (
     FEWEST_STEPS,
     NEAR,
     contrastive_notes,
     global_batch_of,
 )
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Affine, BatchTensor, Profile
 
 
@@ -39,6 +41,27 @@ def test_a_language_model_has_the_batch_of_published_runs_of_its_size(
     assert batch.rule is not None and batch.rule.startswith(f"{tokens} tokens at ")
     assert batch.rule_source is not None and "arXiv" in batch.rule_source
     assert batch.tokens == samples * 2048
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (1.0, "1 tokens is no whole number of samples: it is 1 of 2,048 tokens each"),
+        (3000.0, "3,000 tokens is no whole number of samples: it is 1 of 2,048 tokens each"),
+        (0.5e6, None),
+    ],
+)
+def test_a_batch_of_other_tokens_than_were_asked_for_is_told(
+    toy: Profile, asked: float, told: str | None
+) -> None:
+    """One token became 2,048 without a word."""
+    work = Work(tokens=1e9, global_batch_tokens=asked)
+    machine = Machine(accelerators=("A100-40GB-SXM",), providers=("aws",))
+    profile = language(toy, 1e6)
+    question = Question(work=work, machine=machine, choices=Choices(recomputes=("none",)))
+    outcome = search(question, profile, load_catalogue())
+    notes = [note for note in outcome.notes if "no whole number of samples" in note]
+    assert notes == ([] if told is None else [f"a global batch of {told}"])
 
 
 @pytest.mark.parametrize(
