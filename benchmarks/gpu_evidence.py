@@ -31,6 +31,11 @@ from evidence.pool import CASE_LIMIT_S, EvidenceError, workers
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 ALIASES = ROOT / "catalog" / "data" / "aliases.csv"
+TORCH_RELEASED = {
+    "2.4": "2024-07", "2.5": "2024-10", "2.6": "2025-01", "2.7": "2025-04", "2.8": "2025-08",
+    "2.9": "2025-10", "2.10": "2026-01", "2.11": "2026-03", "2.13": "2026-07",
+}  # fmt: skip
+"""Months of torch's releases (github.com/pytorch/pytorch/releases); others count as of today."""
 DEFAULT_OUT = ROOT / "tests" / "published" / "own_gpu.jsonl"
 ONE_DEVICE = {
     **dict.fromkeys(("data", "shard", "tensor", "pipeline", "virtual_stages"), 1),
@@ -129,6 +134,13 @@ def measure(cases: Sequence[Case], options: argparse.Namespace) -> int:
     return 1 if counts["failed"] else 0
 
 
+def _dated(torch_version: str) -> str:
+    """Return the month of the software, which predictions go by, and the day of the measurement."""
+    today = date.today().isoformat()
+    month = TORCH_RELEASED.get(".".join(torch_version.split(".")[:2]))
+    return f"{month} (torch {torch_version}; measured {today})" if month else today
+
+
 def run_record(
     case: Case,
     outcome: dict[str, Any],
@@ -144,7 +156,7 @@ def run_record(
         "id": f"own/{accelerator}/{case.id}",
         "source": "benchmarks/gpu_evidence.py",
         "source_group": f"own-{accelerator}",
-        "date": date.today().isoformat(),
+        "date": _dated(environment["torch"]),
         "model": case.model if is_example else os.path.relpath(case.model, folder),
         "model_name": case.name,
         "params": case.params,

@@ -105,7 +105,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _measure(case: Case, meter: Meter, facts: dict[str, Any], measure_s: float) -> dict[str, Any]:
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = case.precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = case.precision == "tf32"
     step = TrainingStep(case, meter.device)
     facts |= {
         "parameters": sum(p.numel() for p in step.module.parameters()),
