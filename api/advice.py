@@ -19,6 +19,7 @@ from .answers import calibrated_profile, known_stops, utc_now, workload_facts
 from .models.config_facts import config_frozen
 from .models.from_weights import with_start
 from .models.inputs import Inputs, counted_in_tokens, read_inputs
+from .models.reduce_dtype import with_reduce_dtype
 
 if TYPE_CHECKING:
     from ..launcher.store.sourced_plan import SourcedPlan
@@ -92,9 +93,10 @@ def advise(
     causal_mask = _causal_mask(model)
     model, counted = counted_in_tokens(model, today.work)
     today = with_start(today, model.spec)
+    today, reduced = with_reduce_dtype(today, model.spec)
     profile, measured = calibrated_profile(model)
     facts = workload_facts(model.profile)
-    notes = (*counted, *measured, *_another_model(planned_for, facts))
+    notes = (*counted, *reduced, *measured, *_another_model(planned_for, facts))
     found = answer(
         today,
         profile,

@@ -21,6 +21,7 @@ from .models.config_facts import param_rules
 from .models.evaluated import with_eval_samples
 from .models.from_weights import with_start
 from .models.inputs import Inputs, chosen_curves, counted_in_tokens, read_inputs
+from .models.reduce_dtype import with_reduce_dtype
 
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
@@ -91,9 +92,10 @@ def estimate(
     started = clock()
     model, counted = counted_in_tokens(model, question.work)
     question = with_start(question, model.spec)
+    question, reduced = with_reduce_dtype(question, model.spec)
     question, evaluated = with_eval_samples(question, model.spec)
     profile, measured = calibrated_profile(model)
-    notes = (*counted, *evaluated, *measured)
+    notes = (*counted, *reduced, *evaluated, *measured)
     found = search(
         question,
         profile,

@@ -120,6 +120,7 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         precision=_some(options.precision),  # pyright: ignore[reportArgumentType]
         recompute=_some(options.recompute),  # pyright: ignore[reportArgumentType]
         frozen_precision=_some(options.frozen_precision),  # pyright: ignore[reportArgumentType]
+        reduce_dtype=None,
         compile=options.compile,
         stack=options.stack,
         optimizer=options.optimizer,

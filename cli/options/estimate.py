@@ -18,6 +18,7 @@ from ...catalog.vocabulary import (
     PurchaseWish,
 )
 from ...planner.plan.question import MOST_OOM, By
+from ...planner.plan.setup import REDUCE_DTYPES
 from .curves import curves_option
 from .inputs import InputsOptions
 from .question import QuestionOptions
@@ -154,6 +155,13 @@ OPTIONS = (
         "--frozen-precision",
         OneOf(FROZEN_CHOICES),
         help="How to keep parameters that are not trained; only these.",
+    ),
+    option(
+        "Layout",
+        "--reduce-dtype",
+        type=OneOf(REDUCE_DTYPES),
+        help="What FSDP reduces gradients in beside 16-bit layers; default: as the file's own"
+        " MixedPrecisionPolicy, else fp32.",
     ),
     option(
         "Layout",

@@ -19,6 +19,7 @@ from ...catalog.vocabulary import (
 )
 from ...planner.plan.layout import Layout
 from ...planner.plan.question import By, Choices, Machine, Money, Question, Sort, Work
+from ...planner.plan.setup import ReduceDtype
 from .shared import parse_cluster
 from .values.amounts import ALL, Batch
 
@@ -57,6 +58,7 @@ class QuestionOptions:
     recompute: tuple[str, ...]
     """Policies; "full:10" recomputes ten of the layers."""
     frozen_precision: tuple[FrozenChoice, ...]
+    reduce_dtype: ReduceDtype | None
     compile: bool | None
     stack: Stack | None
     optimizer: str | None
@@ -97,6 +99,7 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
             precisions=options.precision,
             **_recompute_of(options.recompute),
             frozen_precisions=options.frozen_precision,
+            reduce_dtype=options.reduce_dtype,
             stack=options.stack,
             compile=options.compile,
             optimizer=options.optimizer,

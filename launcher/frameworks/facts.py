@@ -84,6 +84,16 @@ def precision_note(plan: Plan) -> str | None:
     }[plan.precision]
 
 
+def reduce_note(plan: Plan) -> str | None:
+    """Return a note where the plan reduces the gradients of FSDP in bf16."""
+    if plan.reduce_dtype != "bf16":
+        return None
+    return (
+        "let fully_shard reduce gradients in bf16:"
+        " mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)"
+    )
+
+
 def compile_note(plan: Plan) -> str | None:
     """Return a note where the plan counts on a compiled model."""
     return "compile it: model = torch.compile(model)" if plan.compile else None

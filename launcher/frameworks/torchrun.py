@@ -40,6 +40,7 @@ def torch_notes(plan: Plan) -> tuple[str, ...]:
         *facts.parallel_notes(plan),
         facts.batch_note(plan),
         facts.precision_note(plan),
+        facts.reduce_note(plan),
         facts.frozen_note(plan),
         facts.recompute_note(plan),
         facts.compile_note(plan),

@@ -41,6 +41,8 @@ class Execution:
     offloaded: tuple[str, ...] = ()
     frozen_precision: str | None = None
     """How parameters that are not trained are kept; None as `precision` says."""
+    reduce_dtype: str | None = None
+    """What FSDP reduces gradients in beside 16-bit layers; None is fp32."""
 
     @property
     def global_batch(self) -> int:
@@ -190,6 +192,7 @@ def execution_of(plan: Mapping[str, Any]) -> Execution:
             stack=plan["stack"],
             offloaded=tuple(plan.get("offloaded") or ()),
             frozen_precision=plan.get("frozen_precision"),
+            reduce_dtype=plan.get("reduce_dtype"),
         )
     except ValueError as error:
         raise UsageError(

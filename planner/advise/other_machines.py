@@ -10,6 +10,7 @@ from ..plan.layout import Layout
 from ..plan.plan import Plan
 from ..plan.question import Choices, Machine, Question, Work
 from ..search.search import search
+from ..software.versions import BF16_REDUCTION
 from .changes import Proposal
 from .judgement import cost_of, time_of
 from .setting import Replanner, Setting, fits
@@ -47,6 +48,7 @@ def other_machines(
         precisions=(setup.precision,),
         recomputes=(setup.recompute,) if is_kept else (),
         frozen_precisions=(setup.frozen_precision or "fp32",),
+        reduce_dtype="bf16" if BF16_REDUCTION in setup.features else None,
         stack="megatron" if setup.stack == "megatron" else None,
         compile=setup.compile,
         optimizer=setup.optimizer,

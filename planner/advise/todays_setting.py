@@ -20,6 +20,8 @@ from ..search.layouts.some_layers import asked_share
 from ..search.machines.offers import PricedInstance, survey
 from ..search.search_space import file_precision, stack_for
 from ..software.frozen_base import why_not_kept
+from ..software.stack import casts_layers
+from ..software.versions import reduction_features
 from .assumed_batch import batch_by_rule
 from .setting import Setting
 
@@ -54,9 +56,11 @@ def setting_of(
     stack = stack_for(choice.accelerator, profile, choices)
     if choices.compile is None and choices.stack is None and stack == "torch-compile":
         assumed.append("torch.compile, as the file does")
+    precision = _precision(choices, profile, assumed)
+    offload = frozenset(choices.offload or ())
     setup = Setup(
         layout=layout,
-        precision=_precision(choices, profile, assumed),
+        precision=precision,
         micro_batch=micro_batch,
         grad_accum=grad_accum,
         recompute=_one("recompute", choices.recomputes) or "none",
@@ -65,7 +69,14 @@ def setting_of(
         stack=stack,
         compile=stack == "torch-compile",
         optimizer=None if choices.optimizer == profile.optimizer.name else choices.optimizer,
-        offload=frozenset(choices.offload or ()),
+        features=reduction_features(
+            choices.reduce_dtype,
+            stack,
+            precision,
+            autocast=casts_layers(stack, layout, offload),
+            offload=offload,
+        ),
+        offload=offload,
     )
     if not choices.optimizer:
         assumed.append(f"optimizer {profile.optimizer.name}, as in the file")
@@ -102,6 +113,7 @@ def question_of(plan: Plan, work: Work | None = None) -> Question:
             recomputes=(plan.recompute,),
             recompute_layers=plan.recompute_layers,
             frozen_precisions=(plan.frozen_precision or "fp32",),
+            reduce_dtype=plan.reduce_dtype,
             stack=plan.stack,
             compile=plan.compile if plan.stack.startswith("torch") else None,
             optimizer=plan.optimizer if plan.optimizer in OPTIMIZERS else None,

@@ -81,6 +81,7 @@ ADDED_LATER: Mapping[str, object] = {
     "host_comm_exposed": 0.0,
     "recompute_layers": None,
     "frozen_precision": None,
+    "reduce_dtype": None,
 }
 """Fields that came after plans had ids → the value, in JSON, that means nothing: with it they are
 no content, so that ids made before still hold."""

@@ -34,6 +34,7 @@ from .payment import DeadlineWay as DeadlineWay
 from .payment import OwnCurrency as OwnCurrency
 from .payment import WaysToPay as WaysToPay
 from .rows import paths
+from .setup import ReduceDtype
 
 SCHEMA_VERSION = "1.0"
 ANYWHERE = "global"
@@ -89,6 +90,9 @@ class Plan(FrozenModel):
     frozen_precision: FrozenPrecision | None = None
     """How parameters that are not trained are kept: "bf16", or "nf4" (4 bits, QLoRA); None as
     `precision` keeps those that are."""
+    reduce_dtype: ReduceDtype | None = None
+    """What FSDP reduces gradients in where that was asked for, or the file says it; None is fp32
+    beside 16-bit layers, and the parameters' own dtype elsewhere."""
     sync_every: int = 1
     """Steps between synchronisations of the replicas."""
     step_time_s: Estimated

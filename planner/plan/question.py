@@ -29,6 +29,7 @@ from .refusals import (
     refuse_other_type,
     refuse_other_word,
 )
+from .setup import REDUCE_DTYPES, ReduceDtype
 
 Sort = Literal["cost", "time", "throughput", "memory", "price", "carbon"]
 By = Literal["accelerator", "provider", "instance", "region"]
@@ -170,6 +171,9 @@ class Choices:
     frozen_precisions: tuple[FrozenChoice, ...] = ()
     """How frozen parameters are kept; empty: where they are nearly all and the precision is free
     too, every way is tried, else as the precision says."""
+    reduce_dtype: ReduceDtype | None = None
+    """What FSDP reduces gradients in beside 16-bit layers; None: as the file's own
+    MixedPrecisionPolicy says, else fp32."""
     stack: Stack | None = None
     compile: bool | None = None
     optimizer: str | None = None
@@ -195,6 +199,8 @@ class Choices:
             refuse_other_word("stack", self.stack, STACKS)
         if self.optimizer is not None:
             refuse_other_word("optimizer", self.optimizer, OPTIMIZERS)
+        if self.reduce_dtype is not None:
+            refuse_other_word("reduce_dtype", self.reduce_dtype, REDUCE_DTYPES)
         refuse_no_amount("recompute_layers", self.recompute_layers)
         if self.recompute_layers is not None and self.recomputes != ("full",):
             raise UsageError(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from .layout import Layout
 
 Date = tuple[int, int]
 """Year and month of a software release."""
+ReduceDtype = Literal["fp32", "bf16"]
+"""What FSDP reduces the gradients of 16-bit layers in."""
+REDUCE_DTYPES: tuple[ReduceDtype, ...] = get_args(ReduceDtype)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from ..plan.setup import Setup
 from ..predict.input_wait import is_input_known
 from ..predict.kept.model_cache import ModelCache
 from ..software.stack import casts_layers
+from ..software.versions import reduction_features
 from .answer.ranking import grouping
 from .candidate import Candidate
 from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
@@ -386,6 +387,13 @@ class Sweep:
             compile=bool(self.question.choices.compile),
             autocast=autocast,
             frozen_precision=frozen,
+            features=reduction_features(
+                self.question.choices.reduce_dtype,
+                stack,
+                precision,
+                autocast=autocast,
+                offload=self.offload,
+            ),
             offload=self.offload,
             recompute_share=self.space.recompute_share,
         )

@@ -6,10 +6,12 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 
 from __future__ import annotations
 
-from ...catalog.vocabulary import Precision, Stack
+from collections.abc import Collection
+
+from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ..constants import Constants
 from ..plan.layout import Layout
-from ..plan.setup import Date
+from ..plan.setup import Date, ReduceDtype
 
 FLASH_PACKAGE = "flash-attention-package"
 """Feature: attention is the flash-attn package's, which a record calls "flash", torch's "fused"."""
@@ -37,6 +39,7 @@ the fp32 sum by the product that makes them."""
 BF16_REDUCTION = "reduce-bf16"
 """Feature: FSDP's MixedPrecisionPolicy(reduce_dtype=torch.bfloat16); Megatron's gradients are then
 kept in bf16 as well (grad_reduce_in_fp32=False)."""
+_IN_BF16 = frozenset({BF16_REDUCTION})
 BF16_GRADIENTS: Date = (2024, 1)
 """NeMo 24.01 and later, and Megatron-Bridge: grad_reduce_in_fp32=False in the performance recipes
 (NVIDIA-NeMo/Megatron-Bridge, scripts/performance; NeMo, collections/llm/recipes)."""
@@ -106,6 +109,29 @@ def is_python_bound(stack: Stack, date: Date | None, features: frozenset[str]) -
 def narrow_products(features: frozenset[str]) -> float:
     """Return the time of linear layers' products over that in the precision's own format."""
     return min((_NARROW_PRODUCTS.get(name, 1.0) for name in features), default=1.0)
+
+
+def reduction_features(
+    reduce_dtype: ReduceDtype | None,
+    stack: Stack,
+    precision: Precision,
+    *,
+    autocast: bool,
+    offload: Collection[Offloaded] = (),
+) -> frozenset[str]:
+    """Return the feature of plans whose gradients FSDP reduces in bf16.
+
+    Args:
+        reduce_dtype: what is asked for, or said by the file.
+        stack: FSDP is torch's.
+        precision: it has a policy for mixed precision alone, of bf16.
+        autocast: whether layers are cast by autocast, as under all layouts but FSDP's.
+        offload: engines that keep the optimizer on the host reduce in a way of their own.
+    """
+    of_fsdp = stack.startswith("torch") and not autocast
+    if reduce_dtype != "bf16" or not of_fsdp or precision not in ("bf16-amp", "fp8"):
+        return frozenset()
+    return frozenset() if {"optimizer", "parameters"} & set(offload) else _IN_BF16
 
 
 def is_lean(date: Date | None, features: frozenset[str]) -> bool:

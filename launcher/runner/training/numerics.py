@@ -49,7 +49,8 @@ def fsdp_policy(execution: Execution) -> MixedPrecisionPolicy:
     if not runs_sixteen_bit_layers(execution):
         return MixedPrecisionPolicy()
     dtype = SIXTEEN_BIT[execution.precision or ""]
-    return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+    reduced = torch.bfloat16 if execution.reduce_dtype == "bf16" else torch.float32
+    return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduced)
 
 
 def caster(execution: Execution, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:

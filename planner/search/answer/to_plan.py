@@ -32,6 +32,7 @@ from ...plan.plan import CommitmentUse, Estimated, Plan, RunCost, WholeJob
 from ...plan.question import Money, Question, Work
 from ...predict.predict import Prediction
 from ...software.torch_builds import BuildVerdict, capacity_note
+from ...software.versions import BF16_REDUCTION
 from ..candidate import Candidate
 from ..layouts.some_layers import equal_layers, recomputed_layers
 from ..machines.electricity import with_energy
@@ -77,6 +78,7 @@ def as_plan(
         stack=setup.stack,
         optimizer=profile.optimizer.name,
         frozen_precision=setup.frozen_precision,
+        reduce_dtype="bf16" if BF16_REDUCTION in setup.features else None,
         offload=bool(setup.offload),
         offloaded=ordered(setup.offload),
         host_memory_bytes=prediction.host_memory_bytes,
@@ -370,6 +372,8 @@ def plan_string(candidate: Candidate, profile: Profile) -> str:
     parts.append(setup.precision)
     if setup.frozen_precision is not None:
         parts.append(f"frozen={setup.frozen_precision}")
+    if BF16_REDUCTION in setup.features:
+        parts.append("reduce=bf16")
     if setup.offload:
         parts.append(f"offload={'+'.join(ordered(setup.offload))}")
     if setup.compile or setup.stack == "torch-compile":

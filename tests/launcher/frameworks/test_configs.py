@@ -243,3 +243,10 @@ def test_sizes_that_are_not_the_plans_are_refused() -> None:
 def test_an_unknown_framework_is_named_with_its_neighbours() -> None:
     with pytest.raises(UsageError, match="Did you mean deepspeed"):
         launch(None, "train.py", "deepsped")
+
+
+def test_what_gradients_are_reduced_in_is_told() -> None:
+    told = "reduce_dtype=torch.bfloat16"
+    halved = launched("torchrun", "fsdp8", precision="bf16-amp", reduce_dtype="bf16").notes
+    assert any(told in note for note in halved)
+    assert not any(told in note for note in launched("torchrun", "fsdp8").notes)
