@@ -157,6 +157,11 @@ def _refuse_half_given(options: QuestionOptions) -> None:
             "--epochs is given without the size of the data set.",
             fix="add --dataset-size with its number of samples.",
         )
+    if not given and options.dataset_size is not None and options.budget is None:
+        raise UsageError(
+            "--dataset-size is given without an amount of work.",
+            fix="add --epochs, the passes over it, or leave it out.",
+        )
     if not given and options.deadline is not None and options.budget is None:
         raise UsageError(
             "--deadline is given without an amount of work.",

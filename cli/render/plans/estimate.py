@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from ....catalog.text.money import format_money
 from ....catalog.text.quantity import UNKNOWN
 from ....catalog.types import port_of
 from ....planner.plan.answer.answer_parts import Recommended
@@ -18,7 +17,14 @@ from ....planner.plan.plan import Plan
 from ..text.columns import SEPARATOR, packed
 from ..text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
 from ..text.notes import joined_notes
-from ..text.wording import REJECTIONS, describe_cost, describe_rejected, per_million, spot_marks
+from ..text.wording import (
+    REJECTIONS,
+    describe_compile_gain,
+    describe_cost,
+    describe_rejected,
+    per_million,
+    spot_marks,
+)
 from .plan_table import TIE, USE, PlanTable, is_marked_not_run, rate_cell, split_blocks
 from .short_cells import short_devices, short_place
 
@@ -239,10 +245,8 @@ def _with_compile(best: Recommended, width: int) -> Iterator[Text]:
     gain = best.with_compile
     if gain is None:
         return
-    # Two digits: more would promise what the interval does not.
-    cost = "" if gain.usd is None else f", {format_money(float(f'{gain.usd:.2g}'))}"
-    text = f"with torch.compile (--compile): about {gain.times_as_fast:.1f} times as fast{cost}"
-    for line in packed(text.split(), width=width, indent=LABEL_WIDTH, separator=" "):
+    words = describe_compile_gain(gain).split()
+    for line in packed(words, width=width, indent=LABEL_WIDTH, separator=" "):
         yield Text(line)
 
 

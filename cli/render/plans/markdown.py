@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Plan
 from ..text.columns import Align
-from ..text.wording import describe_cost
+from ..text.wording import describe_compile_gain, describe_cost
 from .estimate import counts, marks, not_counted
 from .plan_table import Column, plan_columns, split_blocks
 
@@ -26,7 +26,10 @@ def render_markdown(answer: Estimate) -> str:
         rented = f"{best.place} ({best.devices})"
         amount = "" if best.amount_text is None else f"trains {best.amount_text}, "
         facts = f"{amount}{best.hours_text}, {describe_cost(best)}"
-        lines += [f"**Recommended**: {rented}, {facts}; {answer.recommended.reason}.", ""]
+        gain = answer.recommended.with_compile
+        compiled = [] if gain is None else [describe_compile_gain(gain)]
+        why = "; ".join([answer.recommended.reason, *compiled])
+        lines += [f"**Recommended**: {rented}, {facts}; {why}.", ""]
     elif answer.near_miss_text:
         lines += [f"{_escaped(answer.near_miss_text)}.", ""]
     columns = [

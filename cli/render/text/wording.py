@@ -11,7 +11,7 @@ from ....catalog.text.money import (
     round_money_interval,
 )
 from ....catalog.text.quantity import DASH, UNKNOWN, format_share
-from ....planner.plan.answer.answer_parts import Rejected
+from ....planner.plan.answer.answer_parts import CompileGain, Rejected
 from ....planner.plan.plan import AT_LEAST, Plan
 
 REJECTIONS = {
@@ -45,6 +45,15 @@ def describe_cost(plan: Plan) -> str:
         return "price unknown"
     text = format_money_interval(*plan.usd_ends)
     return f"{AT_LEAST if plan.is_lower_bound else ''}{text}"
+
+
+def describe_compile_gain(gain: CompileGain) -> str:
+    """Return what --compile would gain on the recommended plan.
+
+    In two digits: more would promise what the interval does not.
+    """
+    cost = "" if gain.usd is None else f", {format_money(float(f'{gain.usd:.2g}'))}"
+    return f"with torch.compile (--compile): about {gain.times_as_fast:.1f} times as fast{cost}"
 
 
 def describe_spot(plan: Plan) -> str:

@@ -217,7 +217,10 @@ def test_what_compiling_would_gain_stands_below_the_recommended_plan() -> None:
     gain = CompileGain(times_as_fast=2.13, hours=52.0, usd=Decimal("1663.38"))
     best = answer.recommended.model_copy(update={"with_compile": gain})
     head, _ = first_and_last(answer.model_copy(update={"recommended": best}))
-    assert "with torch.compile (--compile): about 2.1 times as fast, $1,700" in head
+    words = "with torch.compile (--compile): about 2.1 times as fast, $1,700"
+    assert words in head
+    page = render_markdown(answer.model_copy(update={"recommended": best}))
+    assert f"{answer.recommended.reason}; {words}.\n" in page
     unpriced = gain.model_copy(update={"usd": None})
     best = best.model_copy(update={"with_compile": unpriced})
     head, _ = first_and_last(answer.model_copy(update={"recommended": best}))
@@ -534,6 +537,7 @@ def test_how_much_each_plan_trains_stands_in_its_row() -> None:
     [
         ("--tokens 10B --steps 5", "--tokens and --steps are given"),
         ("--epochs 3", "without the size of the data set"),
+        ("--dataset-size 50k", "--dataset-size is given without an amount of work"),
         ("--deadline 3d", "--deadline is given without an amount of work"),
         ("--tokens 0", "not above zero"),
         ("--tokens=-5", "not a number above zero"),
