@@ -20,8 +20,7 @@ from ..parallelism.rank_parameters import RankUnits
 from ..software.state_bytes import StateScale
 from .rank_memory import DDP_BUCKET_BYTES, REDUCE_BYTES, units_by_name
 from .stage_memory import group_names, profile_keeps_fp32, stage_units
-from .stage_stream import StageShape
-from .whole_stages import gathered_bytes, reduced_bytes
+from .stage_plateaus import StageShape
 
 Array = np.ndarray
 
@@ -249,15 +248,22 @@ def peak_bytes(
     padding = _padding(stages, shards) if gathers else np.ones((1, 1))
     kept = _kept_gradients(stages, zero_stage, shards, sharded=sharded, gathers=gathers)
     held = (padding * state.gradients)[None, :, :, None] * kept
+    stays_whole = sharded and zero_stage == 3 and state.whole_in_stages
+    during = stages.is_staged[:, None] & ~stages.optimizing & stays_whole
     if sharded and zero_stage >= 2:
         held = held + _buffers(
-            stages, zero_stage, shards, compute_bytes=compute_bytes, state=state, gathers=gathers
+            stages,
+            zero_stage,
+            shards,
+            compute_bytes=compute_bytes,
+            state=state,
+            gathers=gathers,
+            wanted=~during,
         )
     if not gathers:
         held = held + stages.weight_copies
-    if sharded and zero_stage == 3 and state.whole_in_stages and stages.is_staged.any():
+    if during.any():
         whole = _whole_stages(stages, shards, compute_bytes=compute_bytes, state=state)
-        during = stages.is_staged[:, None] & ~stages.optimizing
         held = np.where(during[None, None], whole, held)
     stepping = stages.stepping_bytes(stepped)
     ways, sizes = len(stages.in_flight), stages.temporary.shape[1]
@@ -303,12 +309,13 @@ def _state(
 def _padding(stages: Stages, shards: Sequence[Shards]) -> Array:
     """Return [Z, K] sharded elements of the first rank, times `shard`, over those of the stage."""
     sizes = tuple(one.shard for one in shards)
-    padded = [
-        sum(unit.count * _padded(unit, sizes, trainable=False) for unit in units)
-        for units in stages.fsdp_units
-    ]
-    whole = [max(1, sum(u.count * u.parameters for u in units)) for units in stages.fsdp_units]
-    return np.stack(padded, axis=1) / np.array(whole)
+    # Stages that are alike have the same units, which are compared by identity.
+    found = {
+        units: sum(unit.count * _padded(unit, sizes, trainable=False) for unit in units)
+        / max(1, sum(unit.count * unit.parameters for unit in units))
+        for units in dict.fromkeys(stages.fsdp_units)
+    }
+    return np.stack([found[units] for units in stages.fsdp_units], axis=1)
 
 
 @lru_cache(maxsize=65536)
@@ -343,8 +350,12 @@ def _buffers(
     compute_bytes: int,
     state: StateScale,
     gathers: bool,
+    wanted: Array,
 ) -> Array:
-    """Return [Z, K, P] bytes of whole parameters and gradients that sharding holds for a while."""
+    """Return [Z, K, P] bytes of whole parameters and gradients that sharding holds for a while.
+
+    Where they are not wanted, [K, P], they may be 0.
+    """
     full = stages.gradients[3]
     if not gathers:
         bucket = np.minimum(DDP_BUCKET_BYTES, full)[:, None]
@@ -362,7 +373,11 @@ def _buffers(
         name: _sizes([named[name] for named in stages.named], sizes)
         for name in (None, *group_names(stages.profile))
     }
-    for moment, (ks, ps) in stages.moments.items():
+    for moment, (all_ks, all_ps) in stages.moments.items():
+        some = wanted[all_ks, all_ps]
+        ks, ps = all_ks[some], all_ps[some]
+        if not len(ks):
+            continue
         named = {name: sizes_of.at(ks) for name, sizes_of in by_name.items()}
         made = Made(
             root=_share(root[ks, ps], per_gradient[ks] * named[None].trainable),
@@ -396,14 +411,24 @@ def _whole_stages(
     ends = np.array([units[-1].trainable for units in stages.fsdp_units], dtype=float)
     made = np.where(stages.backward, (block + root) / per_gradient[:, None], 0.0)
     made = np.where(stages.final, ends[:, None], made)
-    gathered, reduced = np.empty((len(sizes), len(ends))), np.empty((len(sizes), len(ends)))
-    for k, units in enumerate(stages.fsdp_units):
-        for z, size in enumerate(sizes):
-            gathered[z, k] = gathered_bytes(units, size, w)
-            reduced[z, k] = reduced_bytes(units, size, w, int(width[k]))
+    both = list(zip(stages.fsdp_units, width.tolist(), strict=True))
+    places = {one: i for i, one in enumerate(dict.fromkeys(both))}
+    at = [places[one] for one in both]
+    pairs = [_gathered_and_reduced(units, sizes, w, own) for units, own in places]
+    gathered, reduced = (np.stack(column, axis=1)[:, at] for column in zip(*pairs, strict=True))
     gradients = stages.gradient_share * width * trainable
     held = gathered[:, :, None] + w * made + np.where(stages.final, reduced[:, :, None], 0.0)
     return gradients[:, None, :, None] + held[None]
+
+
+def _gathered_and_reduced(
+    units: tuple[Unit, ...], shards: tuple[int, ...], gather_bytes: int, width: int
+) -> tuple[Array, Array]:
+    """Return [Z] `gathered_bytes` and `reduced_bytes` of a stage under every sharding."""
+    counts = np.array([[unit.count] for unit in units], dtype=float)
+    padded = gather_bytes * np.stack([_padded(unit, shards, trainable=False) for unit in units])
+    trained = width * np.stack([_padded(unit, shards, trainable=True) for unit in units])
+    return (counts * padded).sum(axis=0), np.maximum(0.0, (trained - padded).max(axis=0))
 
 
 def _sizes(units: Sequence[Unit], shards: tuple[int, ...]) -> _Sizes:

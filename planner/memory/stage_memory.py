@@ -24,7 +24,8 @@ from ..plan.layout import Layout
 from ..software.state_bytes import StateScale
 from .plateaus import Envelope
 from .rank_memory import RankMemory, rank_memory
-from .stage_stream import stage_shape, streams_of
+from .stage_plateaus import sizes_of, stage_shape
+from .stage_stream import streams_of
 from .whole_stages import gradient_share
 
 Array = np.ndarray
@@ -102,7 +103,8 @@ def stage_envelope(
 ) -> Envelope:
     """Return the plateaus of one stage's step, other micro-batches in flight included."""
     own = stage_of_instances(share.trace, layout) == stage
-    shape = stage_shape(streams_of(share, layout.context), own, micro_batches)
+    streams = streams_of(share, layout.context)
+    shape = stage_shape(streams, own, sizes_of(streams, micro_batches))
     others = in_flight(stage, layout, grad_accum) - 1
     if others <= 0:
         return shape.envelope

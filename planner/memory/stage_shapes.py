@@ -20,7 +20,8 @@ from ...profiles.profile import StepTrace
 from ..parallelism.pipeline_chunks import chunk_sizes
 from ..parallelism.pipeline_stages import stage_of_instances
 from ..plan.layout import Layout
-from .stage_stream import StageShape, Streams, stage_shape
+from .stage_plateaus import Sizes, StageShape, sizes_of, stage_shape
+from .stage_stream import Streams
 
 Array = np.ndarray
 
@@ -52,24 +53,29 @@ class StageShapes:
     """[I] layer whose forward or backward pass an instance is; before all of them -1, behind all
     of them the number of layers, -2 for the optimizer."""
     layers: int
-    micro_batches: Array
+    sizes: Sizes
     _made: dict[tuple[object, ...], StageShape]
 
     @cached_property
     def signatures(self) -> list[tuple[object, ...]]:
         """What layers that are equal have in common: their segments, and what these store."""
-        streams, found = self.streams, []
+        storages, found = self.streams.storages, []
         width = len(self.blocks)
-        at = np.maximum(streams.instance, 0)
-        sums = [
-            np.bincount(at, weights=values * (streams.instance >= 0), minlength=width)
-            for values in (np.ones(len(at)), *streams.growth)
-        ]
-        for layer in range(self.layers):
-            own = np.flatnonzero(self.blocks == layer)
-            stored = tuple(float(total[i]) for total in sums for i in own)
-            found.append((*streams.segments[own].tolist(), *stored))
+        at = np.maximum(storages.instance, 0)
+        sums = np.array(
+            [
+                np.bincount(at, weights=values * (storages.instance >= 0), minlength=width)
+                for values in (np.ones(len(at)), *self.streams.growth)
+            ]
+        )
+        for own in self.instances:
+            found.append((*storages.segments[own].tolist(), *sums[:, own].ravel().tolist()))
         return found
+
+    @cached_property
+    def instances(self) -> list[Array]:
+        """The instances of each layer."""
+        return [np.flatnonzero(self.blocks == layer) for layer in range(self.layers)]
 
     @cached_property
     def is_uniform(self) -> bool:
@@ -113,10 +119,13 @@ class StageShapes:
     def _direct(self, chunks: list[Chunk], ends: tuple[bool, bool]) -> StageShape:
         key = (tuple(chunks), ends)
         if key not in self._made:
-            own = np.isin(self.blocks, [b + i for b, size in chunks for i in range(size)])
+            own = np.zeros(len(self.blocks), dtype=bool)
+            for begin, size in chunks:
+                for instances in self.instances[begin : begin + size]:
+                    own[instances] = True
             own |= (self.blocks == -1) & ends[0] | (self.blocks == self.layers) & ends[1]
             self._made[key] = stage_shape(
-                self.streams, own, self.micro_batches, self._windows(chunks, own, ends)
+                self.streams, own, self.sizes, self._windows(chunks, own, ends)
             )
         return self._made[key]
 
@@ -130,9 +139,9 @@ class StageShapes:
                 picked = (0, min(1, length - 1), max(length - 2, 0), length - 1)
                 layers += [at + i for i in picked]
                 at += length
-        within = [np.flatnonzero(self.blocks == layer) for layer in layers]
+        within = [self.instances[layer] for layer in layers]
         block = (self.blocks >= 0) & (self.blocks < self.layers)
-        steps = self.streams.optimizes
+        steps = self.streams.storages.optimizes
         # The optimizer's come first, so that they are in the same place for all stages.
         around = (np.flatnonzero(steps), np.flatnonzero(own & ~block & ~steps))
         return np.concatenate([*around, *within]).tolist()
@@ -191,4 +200,5 @@ def stage_shapes(streams: Streams, trace: StepTrace, micro_batches: Array) -> St
     block = np.array([trace.segments[i].block is not None for i in trace.schedule])
     stages = np.where(~block & (stages == 0), -1, stages)
     stages = np.where(~block & (stages == layers - 1), layers, stages)
-    return StageShapes(streams, np.where(streams.optimizes, -2, stages), layers, micro_batches, {})
+    blocks = np.where(streams.storages.optimizes, -2, stages)
+    return StageShapes(streams, blocks, layers, sizes_of(streams, micro_batches), {})

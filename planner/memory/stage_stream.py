@@ -1,30 +1,23 @@
-"""The storages of a split step as arrays, and their plateaus on the layers of one pipeline stage.
+"""The storages of a split step as arrays: when each lives, and how it grows.
 
-A stage's memory changes only while its own layers run, and between them nothing of it is larger
-than right before or after: only the ticks of its own windows are looked at, strung together.
+Tensor degrees, and precisions that trace alike, change how large the storages are and not when they
+live. What follows from the latter alone (`stage_cuts`) is therefore shared by all equal `Storages`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 
 import numpy as np
 
 from ...profiles.profile import CATEGORIES
-from ..growth import grown
 from ..parallelism.fsdp import Moment
 from ..parallelism.rank_trace import SplitTrace
 from ..parallelism.sequence_parallel import with_gathered
-from .plateaus import (
-    ALLOCATION_GRAIN_BYTES,
-    Envelope,
-    highest_tick,
-    moments_of,
-    rounded,
-    with_kept,
-)
+from .plateaus import moments_of, rounded, with_kept
 
 Array = np.ndarray
 
@@ -42,13 +35,11 @@ _GROUP_OF = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Streams:
-    """The storages of a rank's share, were all layers on it; no machine changes them."""
+class Storages:
+    """When the storages of a rank's share live, were all layers on it; equal for equal contents."""
 
     birth: Array
     death: Array
-    growth: Array
-    """[4, storages] bytes of each, as in an `Affine`."""
     group: Array
     """Index into `GROUPS`."""
     saved: Array
@@ -73,18 +64,40 @@ class Streams:
     """The moments that differ."""
     moment: Array
     """[I] which of them an instance is."""
-    persistent_bytes: dict[str, float]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What is equal for equal contents."""
+        found = blake2b(repr(self.moments).encode(), digest_size=16)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            parts = sorted(value.items()) if isinstance(value, dict) else [(one.name, value)]
+            for name, array in parts:
+                if isinstance(array, np.ndarray):
+                    found.update(f"{one.name} {name} {array.dtype} {array.shape}".encode())
+                    found.update(np.ascontiguousarray(array).data)
+        return found.digest()
+
+    @cached_property
+    def cuts(self) -> dict[bytes, object]:
+        """What follows from it for the stages that were asked for (`stage_cuts`)."""
+        return {}
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Storages) and self.digest == other.digest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StageShape:
-    """The plateaus of a stage, and what each further micro-batch in flight adds."""
+class Streams:
+    """The storages of a rank's share, were all layers on it; no machine changes them."""
 
-    envelope: Envelope
-    moment: Array
-    """[P] which of the moments of the streams each plateau is."""
-    saved_bytes: Array
-    """[B] activations that one micro-batch keeps between its two passes."""
+    storages: Storages
+    growth: Array
+    """[4, storages] bytes of each, as in an `Affine`."""
+    persistent_bytes: dict[str, float]
 
 
 @lru_cache(maxsize=512)
@@ -126,10 +139,9 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
     names = {name for name in block if name is not None}
     moments = moments_of(trace)
     distinct = {one: i for i, one in enumerate(dict.fromkeys(moments))}
-    return Streams(
+    storages = Storages(
         birth=birth[moving],
         death=death[moving],
-        growth=growth[:, moving],
         group=group[moving],
         saved=saved[moving],
         instance=stream["instance"][moving],
@@ -143,8 +155,18 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
         ended={name: _where(phase, block, "backward", {name}) for name in names},
         moments=tuple(distinct),
         moment=np.array([distinct[one] for one in moments]),
+    )
+    return Streams(
+        storages=_one_of_equal(storages),
+        growth=growth[:, moving],
         persistent_bytes=persistent,
     )
+
+
+@lru_cache(maxsize=32)
+def _one_of_equal(storages: Storages) -> Storages:
+    """Return the first of equal ones, so that all share what is made of it."""
+    return storages
 
 
 def _shares_of(share: SplitTrace, context: int) -> tuple[Array, Array]:
@@ -182,123 +204,3 @@ def _where(
 ) -> Array:
     pairs = zip(phases, blocks, strict=True)
     return np.array([one == phase and block in names for one, block in pairs])
-
-
-def stage_shape(
-    streams: Streams, own: Array, micro_batches: Array, windows: Sequence[int] | None = None
-) -> StageShape:
-    """Return the plateaus of the stage that runs these instances.
-
-    Args:
-        streams: of a rank's share.
-        own: [I] whether the stage runs an instance; the optimizer is every stage's.
-        micro_batches: [B] sizes.
-        windows: the instances whose plateaus are wanted, some may be twice; None for all.
-    """
-    own = own | streams.optimizes
-    # Index -1, the last entry: what was there before the step is kept, what enters no block is not.
-    kept = np.flatnonzero(
-        np.append(own, True)[streams.instance] | np.append(own, False)[streams.entered]
-    )
-    birth, death, sees = _strung(streams, own, kept)
-    rows = kept[sees]
-    sizes = grown(streams.growth[:, rows], micro_batches)
-    sizes = np.ceil(sizes / ALLOCATION_GRAIN_BYTES) * ALLOCATION_GRAIN_BYTES
-    lengths = np.where(own, np.diff(streams.starts), 0)
-    ticks = int(lengths.sum())
-    totals = _running(birth, death, streams.group[rows], sizes, ticks)
-    gradients = totals[0][:, 0]
-    opened = (np.cumsum(lengths) - lengths)[own]
-    changes = np.flatnonzero(np.diff(gradients)) + 1
-    starts = np.array(sorted({0, *opened.tolist(), *changes.tolist()}), dtype=int)
-    ends = np.append(starts[1:], ticks)
-    window = np.searchsorted(opened, starts, side="right") - 1
-    instances = np.flatnonzero(own)[window]
-    if windows is not None:
-        wanted = _places(instances, np.asarray(windows))
-        starts, ends, window = starts[wanted], ends[wanted], window[wanted]
-        instances = instances[wanted]
-    once, again = np.unique(starts, return_inverse=True)
-    first = np.zeros(len(once), dtype=int)
-    first[again] = np.arange(len(starts))
-    transient = totals[1] + totals[2] + totals[3] + totals[4]
-    highest = highest_tick(transient, once, ends[first])[again]
-    before = gradients[np.maximum(opened[window] - 1, 0)]
-    at = np.arange(len(micro_batches))
-    moment = streams.moment[instances]
-    shape = Envelope(
-        micro_batches=micro_batches,
-        persistent_bytes=streams.persistent_bytes,
-        activation_bytes=totals[2][highest, at],
-        temporary_bytes=totals[4][highest, at],
-        input_bytes=totals[3][highest, at],
-        gradient_bytes=gradients[starts],
-        block_gradient_bytes=np.where(
-            streams.in_backward[instances], gradients[starts] - before, 0.0
-        ),
-        weight_copy_bytes=totals[1][highest, at].max(axis=1),
-        moments=tuple(streams.moments[i] for i in moment.tolist()),
-        blocks_held={name: held[instances] for name, held in _held(streams, own).items()},
-    )
-    saved = _saved(streams, own, kept, micro_batches)
-    return StageShape(envelope=shape, moment=moment, saved_bytes=saved)
-
-
-def _places(ordered: Array, wanted: Array) -> Array:
-    """Return where the wanted values stand in an ordered array, one after the other."""
-    first = np.searchsorted(ordered, wanted, side="left")
-    many = np.searchsorted(ordered, wanted, side="right") - first
-    behind = np.cumsum(many)
-    return np.repeat(first - behind + many, many) + np.arange(int(behind[-1]))
-
-
-def _strung(streams: Streams, own: Array, kept: Array) -> tuple[Array, Array, Array]:
-    """Return (birth, death, which storages are seen) on the ticks of the own windows alone."""
-    lengths = np.where(own, np.diff(streams.starts), 0)
-    opened = np.cumsum(lengths) - lengths
-    birth, death = streams.birth[kept], streams.death[kept]
-
-    def strung(ticks: Array) -> tuple[Array, Array]:
-        inside = np.clip(ticks, 0, streams.starts[-1] - 1)
-        window = np.searchsorted(streams.starts, inside, side="right") - 1
-        found = opened[window] + np.where(own[window], inside - streams.starts[window], 0)
-        return np.where(ticks >= streams.starts[-1] - 1, lengths.sum() - 1, found), own[window]
-
-    born, at_home = strung(birth)
-    gone, _ = strung(death)
-    gone = np.where(at_home, np.maximum(gone, born + 1), gone)
-    sees = gone > born
-    return born[sees], gone[sees], sees
-
-
-def _running(birth: Array, death: Array, group: Array, sizes: Array, ticks: int) -> Array:
-    """Return [groups, ticks, B] live bytes."""
-    places = np.concatenate([birth, death]) + np.tile(group, 2) * (ticks + 1)
-    length = len(GROUPS) * (ticks + 1)
-    change = np.stack(
-        [
-            np.bincount(places, weights=np.concatenate([size, -size]), minlength=length)
-            for size in sizes.T
-        ]
-    )
-    # Time runs innermost, so that sums over it, and of groups, go through memory in order.
-    totals = np.cumsum(change.reshape(len(sizes.T), len(GROUPS), -1)[:, :, :ticks], axis=2)
-    return totals.transpose(1, 2, 0)
-
-
-def _held(streams: Streams, own: Array) -> dict[str, Array]:
-    """Return by group and instance how many of the stage's blocks hold what they gathered."""
-    found = {}
-    for name, begun in streams.begun.items():
-        ended = own & streams.ended[name]
-        # A block that ends here holds its parameters to the end.
-        found[name] = np.cumsum(own & begun) - np.cumsum(ended) + ended
-    return found
-
-
-def _saved(streams: Streams, own: Array, kept: Array, micro_batches: Array) -> Array:
-    turning = np.flatnonzero(own & streams.turns_back)
-    tick = streams.starts[turning[0]] if len(turning) else streams.starts[-1] - 1
-    alive = (streams.birth[kept] < tick) & (streams.death[kept] >= tick) & streams.saved[kept]
-    rows = kept[alive]
-    return grown(streams.growth[:, rows].sum(axis=1, keepdims=True), micro_batches)[0]

@@ -80,7 +80,7 @@ def stages_of(
     in_flights = np.array(flights).T
     stages = Stages(
         profile=cache.profile,
-        moments_in_order=streams.moments,
+        moments_in_order=streams.storages.moments,
         shapes=shapes,
         units=units,
         in_flight=in_flights,

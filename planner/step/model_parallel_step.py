@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..hardware.cluster import Site
 from ..hardware.collectives import CallTable, CollectiveCall, Group, Links, collective_s
 from ..parallelism.fsdp import Unit
 from ..parallelism.pipeline_stages import stage_counts, stage_of_instances
@@ -195,11 +196,12 @@ def exchange_s(
     if table is not None:
         # Tensor ranks stand still for theirs. Experts' kernels of their own reach 0.83 to 0.9 of
         # the line (DeepEP on 2 and 4 nodes of H100); the rings of the others run beside kernels.
-        alone = collective_s(table.calls, links, alone=True)
-        beside = collective_s(table.calls, links)
+        taken = {
+            alone: collective_s(table.calls, links, alone=alone)
+            for alone in {among != "context" for among in table.among}
+        }
         for among, (rows, places) in table.among.items():
-            taken = beside if among == "context" else alone
-            np.add.at(seconds[among], places, (table.count * taken)[rows])
+            np.add.at(seconds[among], places, (table.count * taken[among != "context"])[rows])
     return seconds
 
 
@@ -249,16 +251,32 @@ def _call(
     sends_once: bool,
 ) -> CollectiveCall:
     """Return an exchange as it is asked of the links."""
-    tensor, context, expert = degrees
-    group = {
-        "tensor": Group.packed(tensor, domain),
-        "context": Group.packed(context, domain, stride=tensor),
-        "expert": Group.packed(expert, domain),
-    }[one.among]
+    group = _groups(degrees, domain)[one.among]
     size = one.total_bytes.at(micro_batch)
     if group.nodes > 1 and sends_once:
         size *= distinct_share(one.copies, group.nodes)
     return CollectiveCall(kind=one.kind, total_bytes=size, group=group)
+
+
+def _groups(degrees: tuple[int, int, int], domain: int) -> dict[str, Group]:
+    """Return the ranks that exchange, by dimension."""
+    tensor, context, expert = degrees
+    return {
+        "tensor": Group.packed(tensor, domain),
+        "context": Group.packed(context, domain, stride=tensor),
+        "expert": Group.packed(expert, domain),
+    }
+
+
+def links_used(layout: Layout, site: Site) -> tuple[object, ...]:
+    """Return what of a site's links the exchanges of a rank's kernels run over."""
+    groups = _groups((layout.tensor, layout.context, layout.expert), site.domain).values()
+    if all(group.ranks == 1 for group in groups):
+        return ()
+    inside = site.domain, site.intra_link.bytes_per_s
+    if all(group.nodes == 1 for group in groups):
+        return inside
+    return *inside, site.domain_bytes_per_s, site.inter_link.rdma
 
 
 def hybrid_rows(rows: Sequence[tuple[RankUnits, Layout]]) -> TrafficRows:

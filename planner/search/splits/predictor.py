@@ -101,10 +101,14 @@ class SplitPredictor:
         parts = [Fitting.none()]
         short, uneven = np.zeros(len(asked), dtype=int), np.zeros(len(asked), dtype=int)
         for i, base in enumerate(bases):
-            own = rows[self.fits.runs_under(base, several=len(bases) > 1)[rows]]
+            several = len(bases) > 1
+            own = rows[self.fits.runs_under(base, several=several)[rows]]
             if not len(own):
                 continue
-            fitting, missed, indivisible = self.fits.of(site, base, own, i, max_oom)
+            stages = self.fits.zero_stages_under(base, several=several)
+            fitting, missed, indivisible = self.fits.of(
+                site, base, own, i, max_oom, zero_stages=stages
+            )
             parts.append(fitting)
             np.add.at(short, place[own], missed)
             np.add.at(uneven, place[own], indivisible)

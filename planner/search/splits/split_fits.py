@@ -21,7 +21,7 @@ from ..layouts.some_layers import FRAGMENTATION, ends_of, equal_layers, least_sh
 from ..search_space import Space
 from .candidates import Fitting, Needed
 from .rows import SplitRows
-from .tables import SplitTables
+from .tables import ZERO_STAGES, SplitTables
 
 
 @dataclass
@@ -33,29 +33,53 @@ class SplitFits:
     rows: SplitRows
     tables: SplitTables
 
+    def zero_stages_under(self, base: Setup, *, several: bool) -> tuple[int, ...]:
+        """Return the ZeRO stages whose layers are cast as the base says, all if it alone is."""
+        if not several:
+            return ZERO_STAGES
+        layouts = {one: Layout(data=2, shard=2, zero_stage=one) for one in ZERO_STAGES}
+        return tuple(
+            stage
+            for stage, layout in layouts.items()
+            if casts_layers(base.stack, layout, base.offload) == base.autocast
+        )
+
     def runs_under(self, base: Setup, *, several: bool) -> np.ndarray:
         """Return [rows] whether a row's layers are cast as the base says, if that differs."""
+        stages = self.zero_stages_under(base, several=several)
 
         def make() -> np.ndarray:
-            layouts = (Layout(data=2, shard=2, zero_stage=stage) for stage in range(4))
-            casts = np.array([casts_layers(base.stack, one, base.offload) for one in layouts])
-            return (casts == base.autocast)[self.rows.facts["zero_stage"]]
+            return np.isin(self.rows.facts["zero_stage"], stages)
 
-        if not several:
-            return np.ones(len(self.rows.rows), dtype=bool)
-        return self.cache.shared(("casts", self.rows.key, base.autocast, len(self.rows.rows)), make)
+        return self.cache.shared(("casts", self.rows.key, stages, len(self.rows.rows)), make)
 
     def of(
-        self, site: Site, base: Setup, rows: np.ndarray, index: int, max_oom: float
+        self,
+        site: Site,
+        base: Setup,
+        rows: np.ndarray,
+        index: int,
+        max_oom: float,
+        *,
+        zero_stages: tuple[int, ...] = ZERO_STAGES,
     ) -> tuple[Fitting, np.ndarray, np.ndarray]:
         """Return the candidates that fit, and how many of each row do not, [rows].
 
         The first number is of those that take too much memory, the second of those that do not make
         the global batch.
+
+        Args:
+            site: one node.
+            base: precision and software.
+            rows: what is tried, all of
+            zero_stages: these.
+            index: of the base among those that are tried.
+            max_oom: chance of running out of memory that is accepted.
         """
         facts = self.rows.facts
         needed = self.cache.shared(
-            ("needed", self.rows.key, base, rows.tobytes()), lambda: self._needed(base, rows)
+            ("needed", self.rows.key, base, zero_stages, rows.tobytes()),
+            lambda: self._needed(base, rows, zero_stages),
         )
         outside = framework_bytes(site.accelerator, communicators=0, date=base.software_date)
         outside = outside + facts["communicators"][rows] * COMMUNICATOR_BYTES
@@ -140,11 +164,11 @@ class SplitFits:
             base=np.full(len(row), index),
         )
 
-    def _needed(self, base: Setup, rows: np.ndarray) -> Needed:
+    def _needed(self, base: Setup, rows: np.ndarray, zero_stages: tuple[int, ...]) -> Needed:
         """Return what rows need, which all devices on such nodes have in common."""
         sizes = self.tables.micro_batches
         accum, divides, several = self._accumulation(rows, sizes)
-        memory = self.tables.memory(base)
+        memory = self.tables.memory(base, zero_stages)
         policies = np.arange(len(self.space.recomputes))
         at = memory.offset[rows, None, None] + np.arange(len(sizes))
         at = at + memory.recompute_stride[rows, None, None] * policies[None, :, None]

@@ -16,8 +16,10 @@ from ...predict.kept.kept_tables import kept_array
 from ...predict.kept.model_cache import ModelCache
 from ...predict.split_memory import accumulations, split_peaks, stages_of
 from ...predict.split_step import slowest_stages_of, split_shares
-from ...step.model_parallel_step import SECONDS, boundary_bytes
+from ...step.model_parallel_step import SECONDS, SlowestStages, boundary_bytes, links_used
 from .rows import Kind, SplitRows
+
+ZERO_STAGES = (0, 1, 2, 3)
 
 
 class MemoryTable(NamedTuple):
@@ -48,8 +50,9 @@ class SplitTables:
     node_counts: tuple[int, ...]
     micro_batches: np.ndarray
     """[B] sizes that are tried."""
-    _memory: dict[Setup, MemoryTable] = field(default_factory=dict)
+    _memory: dict[tuple[Setup, tuple[int, ...]], MemoryTable] = field(default_factory=dict)
     _stages: dict[tuple[object, ...], StageTable] = field(default_factory=dict)
+    _slowest: dict[tuple[object, ...], list[SlowestStages]] = field(default_factory=dict)
     _boundaries: dict[Setup, np.ndarray] = field(default_factory=dict)
 
     def stages(self, site: Site, base: Setup) -> StageTable:
@@ -61,24 +64,35 @@ class SplitTables:
         return self._stages[key]
 
     def _made_stages(self, site: Site, base: Setup) -> StageTable:
-        pipelines, sizes = tuple(self.rows.pipelines), self.micro_batches
-        policies = self.recomputes
-        shape = (len(self.rows.splits), len(policies), len(pipelines), len(sizes))
+        widths = len(self.rows.pipelines), len(self.micro_batches)
+        shape = (len(self.rows.splits), len(self.recomputes), *widths)
         seconds = {name: np.full(shape, np.inf) for name in SECONDS}
         others, boundary = np.full(shape, np.inf), np.zeros(shape[0])
         for s in self._splits_on(site):
-            setup = replace(base, layout=self.rows.splits[s].smallest())
-            try:
-                found = slowest_stages_of(self.cache, site, setup, policies, pipelines, sizes)
-            except UnsupportedError:
-                continue
-            for r, one in enumerate(found):
+            for r, one in enumerate(self._slowest_stages(site, base, s)):
                 others[s, r] = one.others_s
                 for name in SECONDS:
                     seconds[name][s, r] = one.seconds[name]
             boundary[s] = self._boundary(base, s)
         flat = {name: table.ravel() for name, table in seconds.items()}
         return StageTable(seconds=flat, others_s=others.ravel(), boundary_bytes=boundary)
+
+    def _slowest_stages(self, site: Site, base: Setup, s: int) -> list[SlowestStages]:
+        """Return the slowest stages by recompute policy; none where a split is not possible.
+
+        Machines share them whose ranks exchange over equal links: most splits stay in a node.
+        """
+        setup = replace(base, layout=self.rows.splits[s].smallest())
+        key = site.accelerator.name, links_used(setup.layout, site), setup
+        if key not in self._slowest:
+            pipelines, sizes = tuple(self.rows.pipelines), self.micro_batches
+            try:
+                self._slowest[key] = slowest_stages_of(
+                    self.cache, site, setup, self.recomputes, pipelines, sizes
+                )
+            except UnsupportedError:
+                self._slowest[key] = []
+        return self._slowest[key]
 
     def boundaries(self, base: Setup) -> np.ndarray:
         """Return [splits] bytes per sample of the residual stream between two stages."""
@@ -101,15 +115,21 @@ class SplitTables:
         rows = [self.rows.legal[kind, nodes] for nodes in counts]
         return sorted({int(s) for own in rows for s in np.unique(self.rows.facts["split"][own])})
 
-    def memory(self, base: Setup) -> MemoryTable:
-        """Return the peaks of all rows; no device changes them, nor does torch's 16-bit format."""
+    def memory(self, base: Setup, zero_stages: tuple[int, ...] = ZERO_STAGES) -> MemoryTable:
+        """Return the peaks of all rows; no device changes them, nor does torch's 16-bit format.
+
+        Args:
+            base: precision and software.
+            zero_stages: those that run so, in order; peaks of rows of others are infinite.
+        """
         if base.stack.startswith("torch") and base.precision == "fp16-amp":
             base = replace(base, precision="bf16-amp")
-        if base not in self._memory:
-            self._memory[base] = self._made_memory(base)
-        return self._memory[base]
+        key = base, zero_stages
+        if key not in self._memory:
+            self._memory[key] = self._made_memory(*key)
+        return self._memory[key]
 
-    def _made_memory(self, base: Setup) -> MemoryTable:
+    def _made_memory(self, base: Setup, zero_stages: tuple[int, ...]) -> MemoryTable:
         shapes = [self._shape_of_split(s) for s in range(len(self.rows.splits))]
         begins = np.cumsum([0, *(prod(shape) for shape in shapes)])
         facts = self.rows.facts
@@ -120,16 +140,16 @@ class SplitTables:
         return MemoryTable(
             peaks=kept_array(
                 self.cache.kept,
-                lambda: self._facts(base),
+                lambda: self._facts(base, zero_stages),
                 int(begins[-1]),
-                lambda: self._peaks(base),
+                lambda: self._peaks(base, zero_stages),
             ),
             offset=offset,
             recompute_stride=np.array([prod(shape[1:]) for shape in shapes])[split],
             accumulation_stride=by_accumulation[split],
         )
 
-    def _facts(self, base: Setup) -> dict[str, object]:
+    def _facts(self, base: Setup, zero_stages: tuple[int, ...]) -> dict[str, object]:
         """Return all that the peaks follow from, beside the code."""
         setup = {one.name: getattr(base, one.name) for one in fields(base)}
         return {
@@ -140,14 +160,16 @@ class SplitTables:
             "splits": self.rows.splits,
             "pipelines": self.rows.pipelines,
             "shards": self.rows.shards,
+            "zero_stages": zero_stages,
             "recomputes": self.recomputes,
             "micro_batches": self.micro_batches.tolist(),
         }
 
-    def _peaks(self, base: Setup) -> np.ndarray:
+    def _peaks(self, base: Setup, zero_stages: tuple[int, ...]) -> np.ndarray:
         """Return the peaks of all splits, one after the other."""
         splits = range(len(self.rows.splits))
-        return np.concatenate([self._peaks_of_split(base, s).ravel() for s in splits])
+        parts = [self._peaks_of_split(base, s, zero_stages).ravel() for s in splits]
+        return np.concatenate(parts)
 
     def _shape_of_split(self, s: int) -> tuple[int, ...]:
         """Return how many recompute policies, ways to accumulate, data dimensions, pipelines, B."""
@@ -155,7 +177,7 @@ class SplitTables:
         widths = len(self.rows.pipelines), len(self.micro_batches)
         return len(self.recomputes), ways, len(held), *widths
 
-    def _peaks_of_split(self, base: Setup, s: int) -> np.ndarray:
+    def _peaks_of_split(self, base: Setup, s: int, zero_stages: tuple[int, ...]) -> np.ndarray:
         """Return [recompute, way of accumulating, data dimension, pipeline, B] peaks."""
         pipelines, sizes, held = self.rows.pipelines, self.micro_batches, self.rows.shards[s]
         peaks = np.full(self._shape_of_split(s), np.inf)
@@ -165,7 +187,7 @@ class SplitTables:
                 stages, owners = stages_of(self.cache, setup, pipelines, sizes)
             except UnsupportedError:
                 continue
-            for stage in sorted({stage for stage, _ in held}):
+            for stage in sorted({stage for stage, _ in held} & set(zero_stages)):
                 at = [z for z, (of, _) in enumerate(held) if of == stage]
                 shards = [held[z][1] for z in at]
                 peaks[r][:, at] = split_peaks(self.cache, setup, stages, owners, stage, shards)

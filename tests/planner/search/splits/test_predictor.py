@@ -26,6 +26,7 @@ from split_spaces import (
 )
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import Link
 from gpuplan.catalog.vocabulary import Offloaded
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.parallelism.legal_layouts import Shape, legal_layouts
@@ -114,6 +115,59 @@ def test_the_peaks_of_many_layouts_are_those_of_each(caches, data) -> None:
             # What stages keep of their sends follows from the number of micro-batches alone.
             held = peak + sent_of(cache, one)
             assert held == pytest.approx(memory_parts(cache, one).peak_bytes.item(), rel=1e-12)
+
+
+def test_peaks_of_some_zero_stages_are_those_of_all(caches) -> None:
+    question = Question(machine=Machine(nodes=(2,)))
+    predictor = SplitPredictor.of(
+        caches[0], space_of(question, caches[0].profile), bases()[0], [Kind(8, 8)]
+    )
+    assert predictor is not None
+    every = predictor.tables.memory(bases()[0])
+    some = predictor.tables.memory(bases()[0], (2, 3))
+    stage = predictor.rows.facts["zero_stage"]
+    first = every.offset[stage < 2], every.offset[stage >= 2]
+    assert np.array_equal(some.peaks[first[1]], every.peaks[first[1]])
+    assert np.isfinite(every.peaks[first[0]]).all()
+    assert np.isinf(some.peaks[first[0]]).all()
+
+
+def test_machines_share_the_stages_that_their_links_do_not_change(caches, sites) -> None:
+    """Splits inside a node are taken over from a machine with another network, no others."""
+    site, base = replace(sites[0], per_node=4), bases()[0]
+    slower = replace(site, inter_link=slowed(site.inter_link))
+    lone = replace(site, intra_link=slowed(site.intra_link))
+    shared, alone = (predictor_of(caches[1], site, 2, global_batch=256).tables for _ in range(2))
+    first = shared.stages(site, base)
+    across = np.array([one.expert > site.domain for one in shared.rows.splits])
+    assert across.any()
+    assert not across.all()
+    for other in (slower, lone):
+        found, wanted = (tables.stages(other, base) for tables in (shared, alone))
+        assert np.array_equal(found.others_s, wanted.others_s)
+        for name, seconds in found.seconds.items():
+            assert np.array_equal(seconds, wanted.seconds[name])
+    waits = [
+        tables.seconds["expert_comm_s"].reshape(len(across), -1)
+        for tables in (first, shared.stages(slower, base))
+    ]
+    assert np.array_equal((waits[0] != waits[1]).any(axis=1), across)
+
+
+def slowed(link: Link) -> Link:
+    """Return a link of half the bandwidth."""
+    assert link.bytes_per_s is not None
+    return link.model_copy(update={"bytes_per_s": link.bytes_per_s / 2})
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_every_zero_stage_runs_under_one_of_the_bases(caches, several: bool) -> None:
+    predictor = predictor_of(caches[0], sites_of_one_node()[0], 2, global_batch=256)
+    of_bases = [predictor.fits.zero_stages_under(one, several=several) for one in bases()]
+    if several:
+        assert sorted(stage for stages in of_bases for stage in stages) == [0, 1, 2, 3]
+    else:
+        assert all(stages == (0, 1, 2, 3) for stages in of_bases)
 
 
 @settings(max_examples=10)
