@@ -67,8 +67,12 @@ def rows_of(lines: list[str]) -> dict[str, str]:
 
 
 def skeleton(line: str) -> str:
-    """Return a line with its numbers left out: those of machines are part of their names."""
-    return " ".join(re.sub(r"[\d.,]+", "#", line).split())
+    """Return a line with its numbers left out: those of machines are part of their names.
+
+    So are ids of plans, whose letters change with any number of the plan.
+    """
+    without_ids = re.sub(r"\b(?=\w*\d)[0-9a-f]{10}\b", "ID", line)
+    return " ".join(re.sub(r"[\d.,]+", "#", without_ids).split())
 
 
 def amounts(line: str) -> list[float]:

@@ -163,7 +163,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         if device == "cpu" and sharded
         else None,
         "install deepspeed: accelerate uses it for this layout" if kind == "DEEPSPEED" else None,
-        f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank"
+        facts.micro_batch_words(plan)
         + (", inside `with accelerator.accumulate(model)`" if plan.grad_accum > 1 else ""),
         "name the class of your blocks in fsdp_config.fsdp_transformer_layer_cls_to_wrap, unless"
         " the model is of Hugging Face"

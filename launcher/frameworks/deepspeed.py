@@ -144,7 +144,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
     return facts.present(
         *passes,
         None if reads else where,
-        f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank",
+        facts.micro_batch_words(plan),
         "let DeepSpeed split a model it knows (Hugging Face), or add"
         " tensor_parallel.partition_config for your own"
         if plan.layout.tensor > 1

@@ -59,8 +59,14 @@ def _torch_variables(plan: Plan | None) -> dict[str, Word]:
 
 def batch_note(plan: Plan) -> str:
     """Return what the data loader and the loop must do."""
-    take = f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank"
+    take = micro_batch_words(plan)
     return take if plan.grad_accum == 1 else f"{take}, and step after {plan.grad_accum} of them"
+
+
+def micro_batch_words(plan: Plan) -> str:
+    """Return what the data loader must give each rank at once."""
+    samples = "1 sample" if plan.micro_batch == 1 else f"{plan.micro_batch} samples"
+    return f"take micro-batches of {samples} on each data-parallel rank"
 
 
 def sync_notes(plan: Plan) -> tuple[str, ...]:
@@ -71,7 +77,20 @@ def sync_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def precision_note(plan: Plan) -> str | None:
-    """Return what a torch script does for the plan's precision; None for plain fp32 and tf32."""
+    """Return what a torch script does for the plan's precision; None for plain fp32 and tf32.
+
+    FSDP gathers and computes in 16 bits itself: under autocast it would gather parameters in fp32,
+    for which the plan counts no memory.
+    """
+    layout = plan.layout
+    if plan.precision in ("bf16-amp", "fp16-amp") and layout.zero_stage >= 2 and layout.shard > 1:
+        dtype = "torch.bfloat16" if plan.precision == "bf16-amp" else "torch.float16"
+        note = (
+            "compute in 16 bits by fully_shard(…, mp_policy=MixedPrecisionPolicy("
+            f"param_dtype={dtype}, reduce_dtype=torch.float32)), without autocast"
+        )
+        scaler = ', and scale the loss with torch.amp.GradScaler("cuda")'
+        return note + (scaler if plan.precision == "fp16-amp" else "")
     return {
         "fp32": None,
         "tf32": None,

@@ -43,7 +43,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
     return facts.present(
         f"make the Trainer({', '.join(where + how)})",
         "install deepspeed: the strategy is its" if "deepspeed" in _strategy(plan) else None,
-        f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank",
+        facts.micro_batch_words(plan),
         f"split the layers over {layout.tensor} ranks in configure_model()"
         if layout.tensor > 1
         else None,

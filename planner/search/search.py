@@ -33,6 +33,7 @@ from .answer.infeasible import (
     nearest_miss,
     none_is_run,
     not_sold_so,
+    nothing_fits,
     others_miss,
     reasons,
     tried_without_precision,
@@ -360,6 +361,8 @@ def _missed(
     why = standing.not_run or sweep.market.no_match
     if why is None and not standing.candidates and not sweep.space.fixed:
         why = not_sold_so(sweep.market, question)
+    if why is None and not standing.candidates and sweep.counts["out_of_memory"]:
+        why = nothing_fits(sweep.market, question)
     missed = why or nearest_miss(standing.candidates, question, cache.profile, plan_of=whole.plan)
     hint = kept_by_compiling(standing.candidates, question, cache, whole.plan)
     is_limit = missed is not None and why is None

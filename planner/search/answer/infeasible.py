@@ -235,6 +235,28 @@ def _no_step(candidates: Sequence[Candidate]) -> str | None:
     )
 
 
+def nothing_fits(market: Market, question: Question) -> str:
+    """Return that memory rules everything out, with what of the question leaves more room."""
+    choices, machine = question.choices, question.machine
+    fixed = {
+        "--layout": choices.layouts,
+        "--micro-batch": choices.micro_batches,
+        "--recompute": choices.recomputes,
+        "--precision": choices.precisions,
+        "--offload": choices.offload is not None,
+    }
+    given = [option for option, value in fixed.items() if value]
+    ways = [f"leave {' and '.join(given)} out"] if given else []
+    ways += ["give more --nodes" if machine.nodes else "give more --max-nodes"]
+    ways += ["take an accelerator with more memory"]
+    names = sorted({choice.accelerator.name for choice in market.choices})
+    listed = ", ".join(names[:MOST_NAMED]) + (" …" if len(names) > MOST_NAMED else "")
+    return (
+        f"Nothing that was tried fits in the memory of {listed}: {', '.join(ways[:-1])}, or"
+        f" {ways[-1]}; `gpuplan fits` shows how much is missing."
+    )
+
+
 def _too_dear(least: _Missed, question: Question, profile: Profile) -> str:
     money, candidate = question.money, least.candidate
     in_time = "" if money.deadline_s is None else " within the deadline"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from answers import make_plan
 
-from gpuplan.launcher.frameworks import local
+from gpuplan.launcher.frameworks import facts, local
 from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.shell import node_script
 from gpuplan.launcher.frameworks.types import FRAMEWORKS, Framework
@@ -44,6 +44,28 @@ def test_the_script_of_a_node(
     launched = launch(plan_for(framework, nodes), "train.py --lr 3e-4", framework)
     notes = "".join(f"# note: {note}\n" for note in launched.notes)
     golden(GOLDEN / f"{framework}-{nodes}.sh", node_script(launched) + notes)
+
+
+@pytest.mark.parametrize(
+    ("layout", "precision", "said"),
+    [
+        ("dp8", "bf16-amp", 'torch.autocast("cuda", torch.bfloat16)'),
+        ("dp8.zero1", "bf16-amp", 'torch.autocast("cuda", torch.bfloat16)'),
+        ("dp8.zero2", "bf16-amp", "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16"),
+        ("fsdp8", "fp16-amp", "param_dtype=torch.float16"),
+        ("hsdp4x2", "bf16-amp", "without autocast"),
+        ("fsdp8", "bf16", "model.to(torch.bfloat16)"),
+    ],
+)
+def test_fsdp_casts_itself_and_the_others_by_autocast(
+    layout: str, precision: str, said: str
+) -> None:
+    plan = make_plan(layout=layout, precision=precision, micro_batch=1)
+    note = facts.precision_note(plan)
+    assert note is not None and said in note
+    assert ("autocast(" in note) == ("MixedPrecisionPolicy" not in note and precision != "bf16")
+    assert ("GradScaler" in note) == (precision == "fp16-amp")
+    assert facts.batch_note(plan).startswith("take micro-batches of 1 sample on each")
 
 
 HERE = {

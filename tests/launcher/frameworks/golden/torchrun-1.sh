@@ -30,4 +30,4 @@ export GPUPLAN_PLAN_SYNC_EVERY=1
 exec torchrun --standalone --nproc-per-node=8 train.py --lr 3e-4
 # note: shard the model with fully_shard(…)
 # note: take micro-batches of 4 samples on each data-parallel rank, and step after 2 of them
-# note: wrap the forward pass in torch.autocast("cuda", torch.bfloat16)
+# note: compute in 16 bits by fully_shard(…, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)), without autocast

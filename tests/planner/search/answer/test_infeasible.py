@@ -330,3 +330,20 @@ def test_a_missed_budget_names_the_faster_arithmetic_that_was_ruled_out(
     assert missed is not None and "give --budget" in missed
     said = "Without --precision fp32 bf16-amp is tried too, of which H100-80GB-SXM has 15 times"
     assert (said in missed) == is_named and ("is tried too" in missed) == is_named
+
+
+def test_where_memory_rules_everything_out_it_says_what_leaves_more_room(toy: Profile) -> None:
+    device = Machine(accelerators=("H100:8",), nodes=(1,))
+    choices = Choices(layouts=(parse_layout("dp8"),), micro_batches=(65536,), recomputes=("none",))
+    question = Question(machine=device, choices=choices, work=Work(global_batch=65536 * 8))
+    outcome = search(question, toy, load_catalogue())
+    assert outcome.plans == () and outcome.rejected.out_of_memory
+    assert outcome.nearest_miss is not None
+    for said in (
+        "fits in the memory of H100",
+        "leave --layout and --micro-batch and --recompute out, give more --nodes, or take",
+        "`gpuplan fits` shows",
+    ):
+        assert said in outcome.nearest_miss
+    free = replace(question, choices=Choices(recomputes=("none",)), work=Work(global_batch=64))
+    assert search(free, toy, load_catalogue()).nearest_miss is None
