@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..catalog.errors import GpuplanError, UsageError
 from ..catalog.text.quantity import format_gib
 from ..catalog.vocabulary import FrozenChoice, Offloaded, Precision, Recompute
 from ..planner.plan.layout import Layout
+from ..planner.plan.refusals import refuse_no_tuple, refuse_other_word
 from ..profiles.user_model.spec import ModelSpec
 from .answers import own_precision
 from .models.inputs import Inputs, read_inputs
@@ -57,6 +59,7 @@ def fits(
     """
     from ..catalog.names import resolve_accelerator
 
+    _refuse_no_setting(precision, micro_batch, recompute, layout, offload)
     if not isinstance(model, Inputs):
         # A remedy may be 16-bit autocast, whatever was asked about.
         precisions: tuple[Precision, ...] = () if precision is None else (precision, "bf16-amp")
@@ -88,6 +91,33 @@ def fits(
     if layout is not None or not count:
         return asked(layout=layout)
     return _first_that_fits([partial(asked, layout=one) for one in _layouts_of(count)])
+
+
+def _refuse_no_setting(
+    precision: object,
+    micro_batch: object,
+    recompute: object,
+    layout: object,
+    offload: Collection[object],
+) -> None:
+    """Raise UsageError, by the argument's name, for what is no setting of a step."""
+    if precision is not None:
+        refuse_other_word("precision", str(precision), get_args(Precision))
+    if micro_batch is not None:
+        is_whole = isinstance(micro_batch, Integral) and not isinstance(micro_batch, bool)
+        if not is_whole or not micro_batch > 0:  # pyright: ignore[reportOperatorIssue]
+            raise UsageError(
+                f"micro_batch={micro_batch!r} is not a whole number above zero.",
+                fix="give how many samples a device takes at once, such as micro_batch=8.",
+            )
+    refuse_other_word("recompute", str(recompute), get_args(Recompute))
+    if layout is not None and not isinstance(layout, Layout):
+        raise UsageError(
+            f"layout={layout!r} is not a Layout.", fix=f"write gpuplan.parse_layout({layout!r})."
+        )
+    refuse_no_tuple("offload", offload)
+    for one in offload:
+        refuse_other_word("offload", str(one), get_args(Offloaded))
 
 
 def counted(on: str) -> tuple[str, int | None]:

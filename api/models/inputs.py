@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ...catalog.errors import UsageError
 from ...catalog.vocabulary import Precision
 from ...planner.plan.question import Machine, Work
+from ...planner.plan.refusals import refuse_other_word
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.hf_configs import config_path
 from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
@@ -181,6 +182,8 @@ def profile(
     spec = _model(
         model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume
     )
+    if precision is not None:
+        refuse_other_word("precision", precision, get_args(Precision))
     wanted = precision or config_precision(spec)
     if numerics is None and wanted is not None:
         numerics = (NUMERICS_OF_PRECISION[wanted],)

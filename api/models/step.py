@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from ...catalog.errors import UsageError
 from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute
+from ...planner.plan.refusals import refuse_other_word
 from ...profiles.profile import NUMERICS_OF_PRECISION, Profile
 
 REFERENCE_ACCELERATOR = "H100-80GB-SXM"
@@ -75,6 +76,8 @@ def step_summary(
     from ..answers import own_precision
     from .config_facts import config_frozen
 
+    if precision is not None:
+        refuse_other_word("precision", precision, get_args(Precision))
     frozen = config_frozen(model, profile) if precision is None else None
     precision = precision or own_precision(profile)
     micro_batch = micro_batch or profile.default_micro_batch or 1

@@ -25,7 +25,7 @@ from .observing import observe
 
 
 def validate(
-    paths: Iterable[Path],
+    paths: str | Path | Iterable[str | Path],
     *,
     profiler: Profiler = profile_all,
     catalogue: Catalogue | None = None,
@@ -35,8 +35,8 @@ def validate(
     """Return predictions for every run of these record files, with their errors and summaries.
 
     Args:
-        paths: JSON Lines files of run records; a record's model file is looked for beside its
-            record file, then among the examples that come with gpuplan.
+        paths: One or several JSON Lines files of run records; a record's model file is looked for
+            beside its record file, then among the examples that come with gpuplan.
         profiler: Makes the Profiles; default: trace in child processes, cached.
         catalogue: Where accelerators are looked up; default: the embedded one.
         hold_out: Predict every run with constants that were fitted without its fold.
@@ -45,7 +45,9 @@ def validate(
     Raises:
         UsageError: a file cannot be read, or lines of it are not run records.
     """
-    runs = RecordedRuns(paths, profiler=profiler, catalogue=catalogue, curve_choice=curve_choice)
+    several = [paths] if isinstance(paths, str | Path) else paths
+    files = [Path(one) for one in several]
+    runs = RecordedRuns(files, profiler=profiler, catalogue=catalogue, curve_choice=curve_choice)
     return runs.prediction_errors(hold_out)
 
 
