@@ -50,6 +50,16 @@ class UserLine:
         return f"\n    {self.number} | {self.source}" if self.source else ""
 
 
+MIXED_DTYPES = "takes tensors of one dtype"
+"""Of the message of a trace that meets two."""
+UNDER_AUTOCAST = (
+    "or, where your training runs under autocast, as a Trainer with bf16=True does, give"
+    " --precision bf16-amp or write torch.autocast in compute_loss()."
+)
+"""Weights of two dtypes (a base in bf16, adapters in fp32) multiply under autocast alone, which a
+file without its Trainer does not show."""
+
+
 def describe_failure(error: BaseException, path: Path) -> GpuplanError:
     """Return the error for the user, from whatever loading and tracing a user's file raised.
 
@@ -74,9 +84,10 @@ def describe_failure(error: BaseException, path: Path) -> GpuplanError:
         return _missing_module(error.name, where, shown, path)
     what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
     if place:
-        return UserFileError(
-            f"{where}{what}{shown}", fix=f"correct {place.file}, then run this again."
-        )
+        fix = f"correct {place.file}, then run this again."
+        if MIXED_DTYPES in what:
+            fix = f"correct {place.file}; {UNDER_AUTOCAST}"
+        return UserFileError(f"{where}{what}{shown}", fix=fix)
     if _passed_the_model(error.__traceback__):
         return UserFileError(
             f"{path.name} failed while its model ran: {what}",

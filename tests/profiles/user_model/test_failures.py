@@ -1,0 +1,43 @@
+"""What a file's failure is told to do about it."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuplan import api
+from gpuplan.catalog.errors import UserFileError
+
+ADAPTERS = """
+import torch
+
+class Adapted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = torch.nn.Linear(8, 8, dtype=torch.bfloat16).requires_grad_(False)
+        self.down, self.up = torch.nn.Linear(8, 2), torch.nn.Linear(2, 8)
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+def build_model(): return Adapted()
+def make_batch(batch_size): return (torch.randn(batch_size, 8, dtype=torch.bfloat16),)
+def compute_loss(model, batch): return model(*batch).square().mean()
+"""
+
+
+def test_weights_of_two_dtypes_are_told_of_autocast(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(ADAPTERS)
+    with pytest.raises(UserFileError, match="takes tensors of one dtype") as failed:
+        api.profile(path)
+    assert failed.value.fix is not None
+    assert "correct net.py; or, where your training runs under autocast" in failed.value.fix
+    assert "--precision bf16-amp" in failed.value.fix
+    assert api.profile(path, precision="bf16-amp").trainable_parameters == 42
+
+
+def test_other_failures_are_told_to_be_corrected(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(ADAPTERS.replace("self.base(x) +", "self.base(x[0, 0, 0]) +"))
+    with pytest.raises(UserFileError) as failed:
+        api.profile(path, precision="bf16-amp")
+    assert failed.value.fix == "correct net.py, then run this again."
