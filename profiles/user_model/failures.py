@@ -85,7 +85,9 @@ def describe_failure(error: BaseException, path: Path) -> GpuplanError:
     what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
     if place:
         fix = f"correct {place.file}, then run this again."
-        if MIXED_DTYPES in what:
+        if isinstance(error, ImportError) and "cannot import name" not in what:
+            fix = f"install what it asks for beside gpuplan, or correct {place.file}."
+        elif MIXED_DTYPES in what:
             fix = f"correct {place.file}; {UNDER_AUTOCAST}"
         return UserFileError(f"{where}{what}{shown}", fix=fix)
     if _passed_the_model(error.__traceback__):

@@ -35,6 +35,20 @@ def test_weights_of_two_dtypes_are_told_of_autocast(tmp_path: Path) -> None:
     assert api.profile(path, precision="bf16-amp").trainable_parameters == 42
 
 
+def test_a_package_that_asks_for_another_is_not_the_files_fault(tmp_path: Path) -> None:
+    """A Trainer without accelerate raises ImportError: the file was to be corrected."""
+    path = tmp_path / "net.py"
+    path.write_text("raise ImportError('the Trainer requires accelerate')\n")
+    with pytest.raises(UserFileError, match="the Trainer requires accelerate") as failed:
+        api.profile(path)
+    wanted = "install what it asks for beside gpuplan, or correct net.py."
+    assert failed.value.fix == wanted
+    path.write_text("from torch import no_such_name\n")
+    with pytest.raises(UserFileError) as failed:
+        api.profile(path)
+    assert failed.value.fix == "correct net.py, then run this again."
+
+
 def test_other_failures_are_told_to_be_corrected(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(ADAPTERS.replace("self.base(x) +", "self.base(x[0, 0, 0]) +"))
