@@ -18,6 +18,7 @@ from ...catalog.errors import GpuplanError, UsageError, did_you_mean
 from ...catalog.text.amounts import parse_bytes, parse_count, parse_duration_s, parse_usd
 from ...planner.plan.layout import parse_layout
 from .contradictions import refuse_contradictions
+from .other_names import REQUIRED, with_own_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,6 +62,8 @@ class GroupedCommand(click.Command):
             rest = super().parse_args(ctx, args)
         except click.BadOptionUsage as error:
             raise self._with_form(error, ctx) from error
+        except click.NoSuchOption as error:
+            raise with_own_name(error, self.get_params(ctx), ctx) from error
         ctx.meta[TYPED] = words
         if not ctx.resilient_parsing:
             refuse_contradictions(ctx, words)
@@ -73,7 +76,7 @@ class GroupedCommand(click.Command):
         if record is None or not error.message.endswith("requires an argument."):
             return error
         form, purpose = record
-        purpose = purpose.removesuffix("  [required]")
+        purpose = purpose.removesuffix(REQUIRED)
         message = f"{error.message}\nTo fix: write {form}: {purpose}"
         return click.BadOptionUsage(error.option_name, message, ctx)
 

@@ -146,6 +146,26 @@ def test_help_lists_options_under_their_headings(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--gpus", "H100"], "No such option '--gpus'.\nTo fix: write --on NAME: Accelerators."),
+        (["--cluster", "H100:8"], "To fix: write --on NAME: Accelerators."),
+        (["--cloud", "aws"], "No such option '--cloud'."),
+        (["--o", "aws"], "No such option '--o'."),
+    ],
+)
+def test_an_option_of_another_command_is_told_its_name_here(words: list[str], said: str) -> None:
+    @click.command(cls=GroupedCommand)
+    @option("Machine", "--on", metavar="NAME", help="Accelerators.")
+    def command(**_: object) -> None:
+        """Do it."""
+
+    with pytest.raises(click.NoSuchOption) as caught:
+        command.main(words, standalone_mode=False)
+    assert caught.value.message.endswith(said)
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--budget"], "'--budget' requires an argument.\nTo fix: write --budget USD: So much."),

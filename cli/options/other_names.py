@@ -1,0 +1,49 @@
+"""What options of other commands and tools are called here: a wrong one is answered with the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+REQUIRED = "  [required]"
+"""What click adds to the help of an option that must be given."""
+CALLED_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "--accelerator": ("--on",),
+    "--accelerators": ("--accelerator", "--on"),
+    "--cluster": ("--on", "--instance"),
+    "--gpu": ("--accelerator", "--on"),
+    "--gpus": ("--accelerator", "--on"),
+    "--instance-type": ("--instance",),
+    "--cloud": ("--provider",),
+    "--infra": ("--provider",),
+    "--batch-size": ("--global-batch", "--micro-batch"),
+    "--max-cost": ("--budget",),
+    "--num-nodes": ("--nodes",),
+}
+"""Options of other commands, of SkyPilot (`sky launch --help`: --gpus, --infra, --cloud,
+--instance-type, --num-nodes) and of training scripts → those that say the same here."""
+
+
+def with_own_name(
+    error: click.NoSuchOption, params: Sequence[click.Parameter], ctx: click.Context
+) -> click.NoSuchOption:
+    """Return an error that an option is not there, with what it is called here.
+
+    Args:
+        error: as click raised it.
+        params: those of the command.
+        ctx: of the command.
+    """
+    records = [
+        record
+        for name in CALLED_ELSEWHERE.get(error.option_name, ())
+        for param in params
+        if name in param.opts and (record := param.get_help_record(ctx)) is not None
+    ]
+    if not records:
+        return error
+    forms = " or ".join(form for form, _ in records)
+    purpose = records[0][1].removesuffix(REQUIRED)
+    message = f"No such option {error.option_name!r}.\nTo fix: write {forms}: {purpose}"
+    return click.NoSuchOption(error.option_name, message, ctx=ctx)
