@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ....catalog.text.quantity import UNKNOWN, format_count, format_part, format_seconds
 from ....planner.plan.answer.param_sweep import Sweep, SweepRow
@@ -16,7 +17,10 @@ from ..text.wording import describe_use, per_million
 from .csv import csv_text
 from .estimate import BANDWIDTH_MARK, NOT_COUNTED
 from .plan_table import USE
+from .short_cells import short_place
 
+WIDE = 140
+"""Terminal cells from which what is rented stands in full, with its devices beside it."""
 NO_PLAN = "no plan"
 NOT_TRACED = "failed"
 OWN_BATCHES = "batches are those of a rule, one for each model: --global-batch sets one for all"
@@ -37,7 +41,7 @@ def render_sweep(answer: Sweep, screen: Screen) -> str:
         *packed(answer.limits_text, width=screen.width, indent=0),
     ]
     below = [line for text in _below(answer) for line in wrapped(text, screen.width)]
-    table = text_table(_grid(answer), screen)
+    table = text_table(_grid(answer, is_short=screen.width < WIDE), screen)
     return "".join(f"{line}\n" for line in [*asked, ""]) + table + "".join(f"{x}\n" for x in below)
 
 
@@ -54,9 +58,9 @@ def render_sweep_csv(answer: Sweep) -> str:
     return csv_text(answer.columns(), answer.rows())
 
 
-def _grid(answer: Sweep) -> Grid:
+def _grid(answer: Sweep, *, is_short: bool = False) -> Grid:
     plans = [row.plan for row in answer.sweep if row.plan is not None]
-    cells = _cells(plans)
+    cells = _cells(plans, short_place if is_short else attrgetter("place"))
     columns = [Column(name, right=True, key=True) for name in answer.values]
     columns.append(Column("parameters", right=True))
     rows = []
@@ -74,10 +78,10 @@ def _plan_cells(row: SweepRow, cells: list[_Cell]) -> list[str]:
     return [NOT_TRACED if row.workload is None else NO_PLAN, *[""] * (len(cells) - 1)]
 
 
-def _cells(plans: list[Plan]) -> list[_Cell]:
+def _cells(plans: list[Plan], place: Callable[[Plan], str]) -> list[_Cell]:
     found = [
-        _Cell(column=Column("rent", shrink=True), of=lambda plan: plan.place),
-        _Cell(column=Column("on", from_width=140), of=lambda plan: plan.devices),
+        _Cell(column=Column("rent", shrink=True), of=place),
+        _Cell(column=Column("on", from_width=WIDE), of=lambda plan: plan.devices),
     ]
     if any(plan.amount_text for plan in plans):
         found.append(_right("trains", lambda plan: plan.amount_text or UNKNOWN))
