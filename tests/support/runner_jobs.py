@@ -101,8 +101,10 @@ def environment(folder: Path) -> dict[str, str]:
     """Return an environment in which the job folder's package is found.
 
     torch's compiler works in the rank itself: else each rank starts processes that import torch.
+    It uses no vector instructions, for to find out which there are takes it as long as a model.
     """
     alone = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    alone["TORCHINDUCTOR_VEC_ISA_OK"] = "0"
     return {**os.environ, "PYTHONPATH": str(folder), **alone}
 
 

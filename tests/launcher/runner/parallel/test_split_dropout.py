@@ -148,18 +148,50 @@ def test_functions_are_found_in_compiled_blocks_wherever_the_file_keeps_them(
 def test_a_function_that_is_found_nowhere_is_named_where_blocks_are_compiled(
     tmp_path: Path,
 ) -> None:
-    job = make_job(
-        tmp_path,
-        MODEL,
-        plan=plan_of(TP2, micro_batch=4, compile=True),
-        params={"found_as": "closure"},
-        steps=1,
-    )
+    model = tmp_path / "in_closure.py"
+    model.write_text(IN_CLOSURE, encoding="utf-8")
+    job = make_job(tmp_path, model, plan=plan_of(TP2, micro_batch=4, compile=True), steps=1)
     said = run_with_torchrun(job, 2).stderr.splitlines()
     (warning,) = [one for one in said if "the dropout at" in one]
-    assert "dropping_model.py:" in warning
-    assert "(return lambda x: drop(x, DROPPED, True))" in warning
+    assert "in_closure.py:" in warning
+    assert "(return lambda x: drop(x, 0.25, True))" in warning
     assert "drops the same places of the features of every tensor rank" in warning
+
+
+IN_CLOSURE = """
+import torch.nn.functional as F
+from torch import nn, randn
+
+
+def closure(drop):
+    return lambda x: drop(x, 0.25, True)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.drop = nn.Linear(8, 16), nn.Linear(16, 8), closure(F.dropout)
+
+    def forward(self, x):
+        return x + self.down(self.drop(self.up(x)))
+
+
+def build_model():
+    return nn.Sequential(Block(), Block())
+
+
+def make_batch(batch_size=4):
+    return (randn(batch_size, 16, 8),)
+
+
+def compute_loss(model, batch):
+    return model(batch[0]).square().mean()
+
+
+def tensor_parallel_plan():
+    return {"*.up": "colwise", "*.down": "rowwise"}
+"""
+"""The smallest model of that kind: what else is compiled beside it is looked at above."""
 
 
 def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
