@@ -1,4 +1,4 @@
-"""What options of other commands and tools are called here: a wrong one is told the right one."""
+"""What options of other commands and tools are called here: who types one is told the right one."""
 
 from __future__ import annotations
 

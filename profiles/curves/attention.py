@@ -14,7 +14,11 @@ BACKWARD_OVER_FORWARD = 3.15
 """Backward time over forward time: 2.5 times the FLOPs (five matrix products for two) at 0.79 of
 the forward's rate. Fitted to end-to-end training steps; backward kernels are not measured."""
 BACKWARD_FLOPS_OVER_FORWARD = 2.5
-_HEAD_DIM_STEP = 8
+_KERNEL_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 192.0, 256.0])
+"""Head widths that kernels are built for: others run the next wider one, padded (FlashAttention-2
+and 3, `HEADDIM_SWITCH` of their static_switch.h, which torch compiles)."""
+_WIDTH_STEP = 8
+"""Wider heads than those are taken to be padded to it."""
 _BLOCK = 128.0
 """Rows that a causal kernel computes whole although half of them are masked."""
 _UNMASKED = 0.92
@@ -55,7 +59,7 @@ def forward_attention_s(grids: tuple[AttentionGrid, ...], shape: AttentionShape)
     Above the measured sizes the time per FLOP stays that of the nearest measured size; below them
     tiles and bytes shrink (`_shorter`).
     """
-    head_dim = np.ceil(shape.head_dim / _HEAD_DIM_STEP) * _HEAD_DIM_STEP
+    head_dim = _kernel_width(shape.head_dim)
     grids = _around(grids, head_dim)
     batch_heads, group = shape.batch * shape.heads, shape.heads / shape.kv_heads
     seq = np.sqrt(shape.seq_q * shape.seq_kv)
@@ -66,6 +70,14 @@ def forward_attention_s(grids: tuple[AttentionGrid, ...], shape: AttentionShape)
         return time
     share = 2 * _UNMASKED / (1 + _UNMASKED_START / np.maximum(seq, _UNMASKED_START))
     return time * np.maximum(share, 1.0)
+
+
+def _kernel_width(head_dim: Array) -> Array:
+    """Return the head width of the kernel that runs heads of this one."""
+    beyond = np.ceil(head_dim / _WIDTH_STEP) * _WIDTH_STEP
+    place = np.searchsorted(_KERNEL_WIDTHS, head_dim)
+    built = _KERNEL_WIDTHS[np.minimum(place, len(_KERNEL_WIDTHS) - 1)]
+    return np.where(head_dim > _KERNEL_WIDTHS[-1], beyond, built)
 
 
 def _around(grids: tuple[AttentionGrid, ...], head_dim: Array) -> tuple[AttentionGrid, ...]:

@@ -385,3 +385,17 @@ def test_memory_of_a_host_of_two_sockets_gives_a_smaller_share_than_that_of_a_gp
     share = curves(name).memory_fraction() / curves("A100-80GB-PCIe").memory_fraction()
     assert share == pytest.approx(0.50 / 0.76, rel=0.03)
     assert "FluidX3D" in family_of(curves(name).device)["memory"]["source"]
+
+
+def test_heads_between_two_kernels_take_as_long_as_the_wider_one():
+    device = curves("H100-80GB-SXM")
+
+    def seconds(head_dim: int) -> float:
+        sizes = {"batch": 1, "heads": 32, "kv_heads": 32, "seq_q": 8192, "seq_kv": 8192}
+        return float(device.attention_s(**sizes, head_dim=head_dim, causal=True, dtype="bf16"))
+
+    assert seconds(100) == seconds(128) > seconds(96)
+    assert seconds(72) == seconds(96) > seconds(64)
+    assert seconds(40) == seconds(64) > seconds(32)
+    assert seconds(200) == seconds(256)
+    assert seconds(300) > seconds(256)
