@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ class StartUp:
 
     name: str
     value_s: float
+    low_s: float
     high_s: float
+    """Between the two lie four in five starts."""
     source: str
 
 
@@ -227,13 +230,48 @@ def _ends_us(
 
     At worst its start is the slowest, and it idles at its end.
     """
-    low_s, high_s = range_s
+    low_s, high_s = ends_with_start_s((ran_us - start_us) / MICROSECONDS_PER_SECOND, *range_s)
     slowest_start_us = sum(_us(one.high_s) for one in startups())
     return (
         # Parts are rounded one by one, so that their sum may be a microsecond beyond an end.
-        min(start_us + _us(low_s), ran_us),
-        max(start_us + _us(high_s), ran_us),
-        slowest_start_us + _us(high_s) + _us(idle_s),
+        min(_us(low_s), ran_us),
+        max(_us(high_s), ran_us),
+        slowest_start_us + _us(range_s[1]) + _us(idle_s),
+    )
+
+
+def ends_with_start_s(ran_s: float, low_s: float, high_s: float) -> tuple[float, float]:
+    """Return the ends of 80 % of a run and its start, which differ independently of each other.
+
+    Args:
+        ran_s: the run itself, expected.
+        low_s: the low end of its 80 % interval.
+        high_s: the high end.
+    """
+    expected_s = ran_s + sum(one.value_s for one in startups())
+    sooner_s, later_s = _of_start_s()
+    sooner_s, later_s = math.hypot(ran_s - low_s, sooner_s), math.hypot(high_s - ran_s, later_s)
+    return expected_s - sooner_s, expected_s + later_s
+
+
+def run_without_start_s(
+    expected_s: float, low_s: float, high_s: float
+) -> tuple[float, float, float]:
+    """Return a run and the ends of its 80 % interval, of what `ends_with_start_s` made of them."""
+    ran_s = max(0.0, expected_s - sum(one.value_s for one in startups()))
+    sooner_s, later_s = _of_start_s()
+    sooner_s = math.sqrt(max(0.0, (expected_s - low_s) ** 2 - sooner_s**2))
+    later_s = math.sqrt(max(0.0, (high_s - expected_s) ** 2 - later_s**2))
+    # A run that takes microseconds is lost in the rounding of its start.
+    low_s = ran_s - sooner_s if sooner_s < ran_s else ran_s
+    return ran_s, low_s, ran_s + later_s
+
+
+def _of_start_s() -> tuple[float, float]:
+    """Return how much sooner and later machines may be ready than expected, at 80 %."""
+    return (
+        math.hypot(*(one.value_s - one.low_s for one in startups())),
+        math.hypot(*(one.high_s - one.value_s for one in startups())),
     )
 
 

@@ -14,7 +14,7 @@ from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
 from .billing import BY_THE_SECOND_S, Lengths, mean_billed_us
-from .launch_cost import LaunchCost, launch_cost, startups
+from .launch_cost import LaunchCost, ends_with_start_s, launch_cost, startups
 from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
 
 ROUNDED_USD = 0.02
@@ -156,11 +156,12 @@ def whole_job(
     timed = cost(usd_per_hour or Decimal(0), stops, paid_whole)
     found = None if usd_per_hour is None else timed
     on_spot = None if spot_usd_per_hour is None else cost(spot_usd_per_hour, spot_stops)
-    hours = [(start_up_s() + s) / SECONDS_PER_HOUR for s in _ends(training_s, timed.run)]
+    ran_s, low_s, high_s = _ends(training_s, timed.run)
+    low_s, high_s = ends_with_start_s(ran_s, low_s, high_s)
     whole = WholeJob(
-        hours=hours[0],
-        hours_low=hours[1],
-        hours_high=hours[2],
+        hours=(start_up_s() + ran_s) / SECONDS_PER_HOUR,
+        hours_low=low_s / SECONDS_PER_HOUR,
+        hours_high=high_s / SECONDS_PER_HOUR,
         usd=found and found.usd_expected,
         usd_low=found and found.usd_low,
         usd_high=found and found.usd_high,

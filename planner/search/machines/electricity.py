@@ -8,6 +8,7 @@ from functools import cached_property
 from ....catalog.listing.ownership import Ownership
 from ....catalog.types import Accelerator, Instance, Provider, Region
 from ....catalog.units import SECONDS_PER_HOUR
+from ...cost.launch_cost import run_without_start_s
 from ...cost.whole_job import start_up_s
 from ...energy.carbon import Grid, Pue, energy_kwh, grid_of, kg_co2e, per_million, pue_of
 from ...energy.power import NodePower, Ranged, modelled_power, stated_power
@@ -128,11 +129,9 @@ def _run_energy(plan: Plan, run: RunCost, power: NodePower, pue: Pue, grid: Grid
     if plan.whole_job is not None:
         # Work that stops cost is done again, so all that the machines run counts as training.
         job = plan.whole_job
-        training_s = Ranged(
-            value=_after_start_s(job.hours),
-            low=_after_start_s(job.hours_low),
-            high=_after_start_s(job.hours_high),
-        )
+        whole_s = (one * SECONDS_PER_HOUR for one in (job.hours, job.hours_low, job.hours_high))
+        ran_s, low_s, high_s = run_without_start_s(*whole_s)
+        training_s = Ranged(value=ran_s, low=low_s, high=high_s)
     energy = energy_kwh(
         power,
         nodes=plan.nodes,
@@ -152,7 +151,3 @@ def _run_energy(plan: Plan, run: RunCost, power: NodePower, pue: Pue, grid: Grid
             "kg_co2e_high": None if emitted is None else emitted.high,
         }
     )
-
-
-def _after_start_s(hours: float) -> float:
-    return max(0.0, hours * SECONDS_PER_HOUR - start_up_s())
