@@ -5,12 +5,12 @@ import pytest
 from no_storages import no_storages
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.catalog.vocabulary import Precision, Stack
+from gpuplan.catalog.vocabulary import Precision, Recompute, Stack
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.stack import facts_of
 from gpuplan.planner.step.kernel_totals import StepKernels
 from gpuplan.profiles.curves.device_curves import curves_for
-from gpuplan.profiles.profile import Affine, Kernel, Segment, StepTrace
+from gpuplan.profiles.profile import Affine, Kernel, Phase, Segment, StepTrace
 
 ACCELERATORS = load_catalogue().accelerators
 CONSTANTS = Constants.shipped()
@@ -87,3 +87,41 @@ def test_other_convolutions_do_not_have_it():
 
 def test_convolutions_in_channels_last_order_are_faster():
     assert CONSTANTS["convolution_step.channels_last"] < 1
+
+
+def passes_of_a_block(recompute: Recompute, stack: Stack) -> tuple[float, float]:
+    """Return the seconds of both passes of a block whose kernels take next to no time."""
+    kernels = (convolution("contiguous", "fp16-amp", 1),)
+    phases: tuple[Phase, ...] = ("forward", "backward")
+    trace = StepTrace(
+        numerics="amp16",
+        recompute=recompute,
+        segments=tuple(
+            Segment(name=phase, phase=phase, block="blocks", kernels=kernels) for phase in phases
+        ),
+        schedule=[0, 1],
+        start_tick=[0, 1],
+        memory=NOTHING,
+    )
+    step = StepKernels([trace], np.array([0.001]), fused=False)
+    (found,) = step.times(
+        curves_for(ACCELERATORS["H100-80GB-SXM"]),
+        precision="fp16-amp",
+        stack=facts_of(stack, CONSTANTS),
+    )
+    forward, backward = found.total_s[:, 0]
+    return float(forward), float(backward)
+
+
+def test_a_checkpoint_takes_the_host_time_in_both_passes_of_a_block():
+    for recompute in ("full", "selective"):
+        forward, backward = passes_of_a_block(recompute, "torch-eager")
+        added = CONSTANTS[f"checkpoint_host_s.{recompute}"]
+        assert forward + backward == pytest.approx(added, rel=0.1)
+        assert forward >= added / 2 and backward >= added / 2
+    assert sum(passes_of_a_block("none", "torch-eager")) < 0.1e-3
+
+
+def test_a_compiler_takes_checkpoints_into_its_graph():
+    plain = passes_of_a_block("none", "torch-compile")
+    assert passes_of_a_block("selective", "torch-compile") == plain
