@@ -157,6 +157,24 @@ of moving rows (`routing_passes`) were fitted when all of Megatron's runs shared
 Tried and left out: that same host cost hidden as other launches are (to the power 4), which moves
 nothing by more than a point but one run.
 
+DeepSeek-V3 of dgxc on GB200 had no fused attention, as 3 records say since that day: Transformer
+Engine 2.3 in its container (nemo:25.04.01) has FlashAttention only where keys and values are
+equally wide, and cuDNN trains 192 and 128 on Blackwell since 9.11 (`nvte_get_fused_attn_backend`,
+as of 2.5). Expected: 64 scores of 4,096 x 4,096 a layer written and read, a fifth of what is
+missing. From -64 to -52 %, mixtures of dgxc from 16.6 to 15.2. Its recipe recomputes core attention
+there, on H100 not (`RM` of its launch.sh); records leave that open, for what is recomputed here
+under "selective" keeps the scores. What is left is not found: 32 ms a layer at 128, 256 and 512
+devices alike, so no network; that it predicts a second token (MTP), a layer and a head more in the
+last stage, is less than a tenth.
+
+Optimum-Habana's rates count the samples of its data, 2,318 blocks a round with GPT-2's tokens, and
+not those that fill the last batch of a round up on every device (optimum/habana trainer.py,
+`num_samples_for_speed_metrics`; accelerate's `even_batches`): with 128 samples a step 35 steps took
+the time of 33.2. Expected: steps of the three such runs 5 % shorter than was read, nothing else.
+From -12, -18 and -36 to -8, -14 and -32 %, the group from 21.3 to 20.0. CodeLlama takes 384 samples
+a step, 6 to 8 steps in all, of which the last may be nearly empty: its step may be a quarter
+shorter than was read, but how many blocks its tokens make is not known, so it stays.
+
 Looked at on that day and left out. Dropout of scores in Megatron with eager attention, its default
 to 2023 (expected: a twentieth slower; NeMo's 5B on A100, 5 to 15 % too fast, states it): runs of
 Narayanan, Megatron 2020 and vTrain, too slow by 3 to 5 %, would have it as well. Megatron's fused
@@ -272,7 +290,7 @@ one device. Six groups above 15 % make 2.4 of the 9.2 points. What they and othe
   batch of 4 is one pass of the schedule with 4 micro-batches, so a step fills and drains the
   pipeline 4 or 8 times where once is counted: 7 points. One layout fell from 26.9 to 24.9 s between
   two of its releases. Torch's own pipelines are in no other source.
-- dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 64 % too fast) makes 7 of 16 points;
+- dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 52 % too fast) makes 6 of 15 points;
   Grok-1 there is 15 to 19 % too slow under the same software.
 - Pax: each model on each device is within 6 % of a level of its own, all together within 17.
 - Torch in fp8 with tensor ranks is 8 to 17 % slower, beside bf16 in the same layout, than
