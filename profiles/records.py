@@ -91,6 +91,9 @@ class RunRecord(Recorded):
     micro_batch: Count | None = None
     grad_accum: Count | None = None
     global_batch: Count | None = None
+    pipeline_passes: Count | None = None
+    """How often a step fills and drains its pipeline; None is once. Trainers that run torch's
+    schedule on every local batch of a step do so for each."""
     recompute: Recompute | None = None
     attention: Literal["flash", "fused", "eager"] | None = None
     compile: bool | None = None

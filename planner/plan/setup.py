@@ -23,6 +23,8 @@ class Setup:
     precision: Precision
     micro_batch: int
     grad_accum: int = 1
+    pipeline_passes: int = 1
+    """How often a step fills and drains its pipeline."""
     recompute: Recompute = "none"
     recompute_share: float = 1.0
     """Part of the layers that are recomputed, the first ones of every stage; the others keep their

@@ -69,7 +69,8 @@ def split_parts(cache: ModelCache, site: Site, setup: Setup, these: Candidates) 
     Args:
         cache: the model.
         site: device and links; its node count is not looked at.
-        setup: precision and software; its layout and batch are not looked at.
+        setup: precision, software and passes of the pipeline; its layout and batch are not looked
+            at.
         these: the candidates.
     """
     curves, links = cache.curves(site.accelerator), cache.links(site)
@@ -86,12 +87,17 @@ def split_parts(cache: ModelCache, site: Site, setup: Setup, these: Candidates) 
             pipeline=these.pipeline,
             virtual_stages=these.virtual_stages,
             grad_accum=these.grad_accum,
+            passes=setup.pipeline_passes,
         ),
         optimizer_s=optimizer_step_s(these.stepped, cache.profile, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=these.grad_accum,
         accumulation_s=curves.memory_bound_s(added_bytes, kind="optimizer"),
-        covering=covering_passes(these.pipeline, these.virtual_stages, these.grad_accum),
+        covering=covering_passes(
+            these.pipeline,
+            these.virtual_stages,
+            these.grad_accum / setup.pipeline_passes,
+        ),
     )
     return _with_host(cache, site, setup, these, parts) if setup.offload else parts
 

@@ -334,7 +334,13 @@ def send_s(links: Links, activation_bytes: Array, *, on_fast_link: Array) -> Arr
 
 
 def pipeline_s(
-    others_s: Array, send: Array, *, pipeline: Array, virtual_stages: Array, grad_accum: Array
+    others_s: Array,
+    send: Array,
+    *,
+    pipeline: Array,
+    virtual_stages: Array,
+    grad_accum: Array,
+    passes: int,
 ) -> Array:
     """Return seconds a step waits for other stages: the bubble, and sends between them.
 
@@ -344,9 +350,11 @@ def pipeline_s(
         pipeline: stages; with one alone nothing is waited for.
         virtual_stages: chunks of a stage.
         grad_accum: micro-batches a step.
+        passes: how often a step fills and drains the pipeline.
     """
-    sends = send * (grad_accum + (pipeline - 1) / virtual_stages)
-    return np.where(pipeline > 1, bubble_s(others_s, virtual_stages) + sends, 0.0)
+    sends = send * (grad_accum + passes * (pipeline - 1) / virtual_stages)
+    waits = passes * bubble_s(others_s, virtual_stages)
+    return np.where(pipeline > 1, waits + sends, 0.0)
 
 
 def hybrid_step_times(

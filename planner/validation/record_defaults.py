@@ -82,6 +82,7 @@ def state_run(
             precision=precision_of(record, accelerator, stack, assumed),
             micro_batch=micro_batch,
             grad_accum=grad_accum,
+            pipeline_passes=record.pipeline_passes or 1,
             recompute=recompute_of(record, stack, assumed),
             stack=stack,
             compile=is_compiled(record, stack, assumed),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from gpuplan.planner.step.model_parallel_step import pipeline_s
 from gpuplan.planner.step.pipeline_bubble import bubble_s, covering_passes
 
 
@@ -47,3 +48,19 @@ def test_an_interleaved_schedule_played_out(pipeline: int, virtual: int) -> None
     behind = (len(order) - whole_first) / virtual  # In micro-batches, the chunk's own among them.
     args = np.array(pipeline), np.array(virtual), np.array(grad_accum)
     assert covering_passes(*args).item() == pytest.approx(behind)
+
+
+@pytest.mark.parametrize("passes", [1, 8])
+def test_a_pipeline_that_is_drained_for_every_local_batch_waits_for_each(passes: int) -> None:
+    def waits(send: float) -> float:
+        return pipeline_s(
+            np.array([3.0]),
+            np.array([send]),
+            pipeline=np.array([4]),
+            virtual_stages=np.array([10]),
+            grad_accum=np.array([32]),
+            passes=passes,
+        ).item()
+
+    assert waits(0) == pytest.approx(passes * 3 / 10)
+    assert waits(1) - waits(0) == pytest.approx(32 + passes * 3 / 10)

@@ -47,6 +47,11 @@ def test_a_bare_record_is_filled_in_and_every_field_named():
     }  # fmt: skip
 
 
+def test_a_pipeline_is_filled_once_a_step_unless_the_record_says_more():
+    assert stated().setup.pipeline_passes == 1
+    assert stated(pipeline_passes=8).setup.pipeline_passes == 8
+
+
 def test_a_full_record_assumes_nothing_but_what_its_software_does_unsaid():
     run = stated(
         accelerators=16,
