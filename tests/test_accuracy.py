@@ -47,7 +47,6 @@ NOT_YET: dict[Protocol, dict[str, float]] = {
         "bigscience-tr11": 0.0704,  # 7 %; 7.02 since DeepSpeed's reductions hide under nothing
         "bigscience-v100": 0.085,  # 6 %
         "megatron-bridge, dense": 0.1,  # 9 %; three runs in NVFP4, predicted since, are among them
-        "megatron-bridge, experts": 0.26,  # 18 %
         "narayanan": 0.085,  # 6 %
         "torchtune": 0.11,  # 5 %
         "vtrain-single": 0.08,  # 7 %
@@ -55,16 +54,13 @@ NOT_YET: dict[Protocol, dict[str, float]] = {
     "source": {"torchtune": 0.11},  # 10 %
 }
 """Groups above their target, with what is kept until they are below; beside it the target."""
-# 12 %, over groups of 8 runs and more; 11.99.
-MEANS_NOT_YET: dict[Protocol, float] = {"accelerator": 0.121}
 ABOVE_A_FIFTH = {
-    "megatron-bridge, experts",  # Releases of one recipe differ by up to 1.7 times.
     "optimum-habana",  # A device without curves, under software that is not torch's own.
 }
 """The groups of 8 runs and more whose error is above 20 % without their source: at most three."""
 COVERED = (0.76, 0.84)
 """Mean share inside the 80 % interval over groups of 8 runs and more, each without its source."""
-DEVICES_COVERED = (0.76, 0.88)  # 87 %: no weight was moved when records of cards became right
+DEVICES_COVERED = (0.76, 0.86)  # 85 %; of sources 84 is the most that is wanted
 """The same of accelerators."""
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
@@ -163,7 +159,7 @@ def test_what_is_not_reached_yet_is_above_its_target() -> None:
 
 
 def test_means_over_groups_are_within_their_bounds(evaluated: Evaluated) -> None:
-    bounds: dict[Protocol, float] = groups.MEAN_TARGETS | MEANS_NOT_YET
+    bounds = groups.MEAN_TARGETS
     by_source = groups.mean_error(large_rows(evaluated))
     by_accelerator = groups.mean_error(accelerator_rows(evaluated))
     assert by_source is not None and by_source <= bounds["source"]
