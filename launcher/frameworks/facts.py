@@ -85,9 +85,10 @@ def precision_note(plan: Plan) -> str | None:
     layout = plan.layout
     if plan.precision in ("bf16-amp", "fp16-amp") and layout.zero_stage >= 2 and layout.shard > 1:
         dtype = "torch.bfloat16" if plan.precision == "bf16-amp" else "torch.float16"
+        reduced = "torch.bfloat16" if plan.reduce_dtype == "bf16" else "torch.float32"
         note = (
             "compute in 16 bits by fully_shard(…, mp_policy=MixedPrecisionPolicy("
-            f"param_dtype={dtype}, reduce_dtype=torch.float32)), without autocast"
+            f"param_dtype={dtype}, reduce_dtype={reduced})), without autocast"
         )
         scaler = ', and scale the loss with torch.amp.GradScaler("cuda")'
         return note + (scaler if plan.precision == "fp16-amp" else "")
@@ -104,8 +105,8 @@ def precision_note(plan: Plan) -> str | None:
 
 
 def reduce_note(plan: Plan) -> str | None:
-    """Return a note where the plan reduces the gradients of FSDP in bf16."""
-    if plan.reduce_dtype != "bf16":
+    """Return a note where FSDP reduces gradients in bf16 and `precision_note` does not say so."""
+    if plan.reduce_dtype != "bf16" or plan.precision == "bf16-amp":
         return None
     return (
         "let fully_shard reduce gradients in bf16:"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from answers import make_plan
 
-from gpuplan.launcher.frameworks import facts, local
+from gpuplan.launcher.frameworks import facts, local, torchrun
 from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.shell import node_script
 from gpuplan.launcher.frameworks.types import FRAMEWORKS, Framework
@@ -66,6 +66,14 @@ def test_fsdp_casts_itself_and_the_others_by_autocast(
     assert ("autocast(" in note) == ("MixedPrecisionPolicy" not in note and precision != "bf16")
     assert ("GradScaler" in note) == (precision == "fp16-amp")
     assert facts.batch_note(plan).startswith("take micro-batches of 1 sample on each")
+
+
+def test_one_policy_says_what_fsdp_reduces_in() -> None:
+    plan = make_plan(layout="fsdp8", precision="bf16-amp", reduce_dtype="bf16")
+    notes = [note for note in torchrun.torch_notes(plan) if "reduce_dtype" in note]
+    assert len(notes) == 1 and "reduce_dtype=torch.bfloat16" in notes[0]
+    plan = make_plan(layout="fsdp8", precision="fp8", reduce_dtype="bf16")
+    assert any("reduce_dtype=torch.bfloat16" in note for note in torchrun.torch_notes(plan))
 
 
 HERE = {
