@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 COMMAND = ROOT / "benchmarks" / "gpu_evidence.py"
 sys.path.append(str(COMMAND.parent))  # Where Python puts it when the command itself is run.
 command = importlib.import_module("gpu_evidence")
+kernels = importlib.import_module("gpu_kernels")
 cases = importlib.import_module("evidence.cases")
 meters = importlib.import_module("evidence.meters")
 pool = importlib.import_module("evidence.pool")
@@ -390,3 +391,17 @@ def test_it_runs_where_only_torch_is_installed(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "1 measured" in done.stdout
+
+
+def test_what_explains_steps_profiles_cases_that_are_measured() -> None:
+    names = [name for name, _ in kernels.parts("cuda")]
+    assert len(set(names)) == len(names)
+    measured = {case.id for case in cases.all_cases()}
+    assert {name.removeprefix("step/") for name in names if "/" in name} <= measured
+
+
+def test_a_step_is_taken_apart_on_a_processor_too() -> None:
+    small = cases.Case(name="g", model="gpt2.py", params=TINY_GPT2, micro_batch=1, precision="fp32")
+    found = kernels.profiled(small, "cpu")
+    assert 0 < found["launched_ms"] <= found["step_ms"]
+    assert found["operations"] > 50
