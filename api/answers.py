@@ -210,7 +210,7 @@ def sources(
         curves: Curve files that it was predicted with.
     """
     from ..catalog.snapshot import load_catalogue
-    from ..planner.cost.launch_cost import startups
+    from ..planner.cost.start_up import startups
     from ..planner.plan.provenance import provenance
     from ..planner.software.kernel_levels import attention_of_torch
 

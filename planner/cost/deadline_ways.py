@@ -15,8 +15,8 @@ from ..plan.parts import Estimated, Stops
 from ..plan.payment import DeadlineWay, HourlyWay
 from .billing import Lengths
 from .bought import slower_than_steps
-from .launch_cost import startups
 from .run_cost import CENT
+from .start_up import startups
 from .whole_job import expected_usd, start_up_s
 
 

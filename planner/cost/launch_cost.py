@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
-from functools import cache
-from importlib.resources import files
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
@@ -25,6 +21,7 @@ from .paid_whole import (
     PaidWhole,
 )
 from .run_cost import CENT, UNIT
+from .start_up import ends_with_start_s, startups, with_all_starts
 from .tax import taxed, with_tax
 
 CONTROLLER = "SkyPilot's controller"
@@ -33,18 +30,6 @@ UNIT_PLACES = Decimal("0.000001")
 CONTROLLER_IDLE_HOURS = Decimal(10) / 60
 """How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
 sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StartUp:
-    """Something that every node does, and is paid for, before it trains."""
-
-    name: str
-    value_s: float
-    low_s: float
-    high_s: float
-    """Between the two lie four in five starts."""
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +45,9 @@ class LaunchCost:
     usd_expected: Decimal | None = None
     usd_low: Decimal | None = None
     usd_high: Decimal | None = None
-    """With the training time at the ends of its 80 % interval."""
+    """With start and training together at the ends of their 80 % interval."""
+    usd_of_run: tuple[Decimal, Decimal] | None = None
+    """The same two where machines start as expected, and the training alone is at its ends."""
     usd_worst: Decimal | None = None
     """The slowest start, the top of that interval and the idle end, at the dearest place."""
     hours_expected: float | None = None
@@ -142,16 +129,18 @@ def launch_cost(
     low_us, high_us, worst_us = _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
     _, most_us = more_bills_ends_us(billing, lengths)
     ran_ends_us = (
-        *bill_ends_us(low_us, high_us, billing, lengths),
+        *bill_ends_us(low_us, high_us, billing, lengths and with_all_starts(lengths)),
         billed_us(worst_us, billing) + most_us,
     )
-    low_us, high_us, worst_us = (
+    run_low_us, run_high_us = (start_us + _us(s) for s in _billed_range_s(training_s, run))
+    low_us, high_us, worst_us, run_low_us, run_high_us = (
         us if paid_whole is None else paid_whole.billed_us(us, planned_us=expected_us)
-        for us in ran_ends_us
+        for us in (*ran_ends_us, *bill_ends_us(run_low_us, run_high_us, billing, lengths))
     )
-    low_us = min(low_us, paid_us)
+    low_us, run_low_us = min(low_us, paid_us), min(run_low_us, paid_us)
     # A further block that few runs need is in the mean of all, and not in nine of ten.
     high_us, worst_us = max(high_us, paid_us), max(worst_us, paid_us)
+    run_high_us = max(run_high_us, paid_us)
     terms_us = 0 if paid_whole is None else paid_whole.paid_us(expected_us)
     terms_usd = _usd(terms_us, nodes, usd_per_hour)
     # Where it is tried elsewhere too, the hours there are paid beside what is paid whole.
@@ -166,6 +155,7 @@ def launch_cost(
         usd_expected=sum((line.usd for line in lines), Decimal(0)),
         usd_low=usd(low_us, usd_per_hour),
         usd_high=usd(high_us, usd_per_hour),
+        usd_of_run=(usd(run_low_us, usd_per_hour), usd(run_high_us, usd_per_hour)),
         usd_worst=usd(worst_us, dearest_usd_per_hour)
         if paid_whole is None
         else max(usd(worst_us, usd_per_hour), elsewhere_usd),
@@ -240,41 +230,6 @@ def _ends_us(
     )
 
 
-def ends_with_start_s(ran_s: float, low_s: float, high_s: float) -> tuple[float, float]:
-    """Return the ends of 80 % of a run and its start, which differ independently of each other.
-
-    Args:
-        ran_s: the run itself, expected.
-        low_s: the low end of its 80 % interval.
-        high_s: the high end.
-    """
-    expected_s = ran_s + sum(one.value_s for one in startups())
-    sooner_s, later_s = _of_start_s()
-    sooner_s, later_s = math.hypot(ran_s - low_s, sooner_s), math.hypot(high_s - ran_s, later_s)
-    return expected_s - sooner_s, expected_s + later_s
-
-
-def run_without_start_s(
-    expected_s: float, low_s: float, high_s: float
-) -> tuple[float, float, float]:
-    """Return a run and the ends of its 80 % interval, of what `ends_with_start_s` made of them."""
-    ran_s = max(0.0, expected_s - sum(one.value_s for one in startups()))
-    sooner_s, later_s = _of_start_s()
-    sooner_s = math.sqrt(max(0.0, (expected_s - low_s) ** 2 - sooner_s**2))
-    later_s = math.sqrt(max(0.0, (high_s - expected_s) ** 2 - later_s**2))
-    # A run that takes microseconds is lost in the rounding of its start.
-    low_s = ran_s - sooner_s if sooner_s < ran_s else ran_s
-    return ran_s, low_s, ran_s + later_s
-
-
-def _of_start_s() -> tuple[float, float]:
-    """Return how much sooner and later machines may be ready than expected, at 80 %."""
-    return (
-        math.hypot(*(one.value_s - one.low_s for one in startups())),
-        math.hypot(*(one.high_s - one.value_s for one in startups())),
-    )
-
-
 def _controller_usd(us: int, usd_per_hour: Decimal) -> Decimal:
     """Return what a controller costs for a job of so many microseconds, and until it stops."""
     hours = Decimal(us) / Decimal(MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
@@ -326,14 +281,6 @@ def _billed_range_s(training_s: Estimated, run: ExpectedRun | None) -> tuple[flo
     share = run.billed_s / run.elapsed_s
     low_s, high_s = run.ends_s
     return share * low_s, share * high_s
-
-
-@cache
-def startups() -> tuple[StartUp, ...]:
-    """Return what every node does before it trains, in that order."""
-    text = (files("gpuplan.planner") / "data/startup.toml").read_text(encoding="utf-8")
-    rows = tomllib.loads(text)
-    return tuple(StartUp(name=name, **row) for name, row in rows.items())
 
 
 def _us(seconds: float) -> int:

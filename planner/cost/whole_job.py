@@ -14,8 +14,9 @@ from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
 from .billing import BY_THE_SECOND_S, Lengths, mean_billed_us
-from .launch_cost import LaunchCost, ends_with_start_s, launch_cost, startups
+from .launch_cost import LaunchCost, launch_cost
 from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
+from .start_up import ends_with_start_s, startups
 
 ROUNDED_USD = 0.02
 """A bill may be less than this above its exact sum: it and its tax are rounded to a cent."""

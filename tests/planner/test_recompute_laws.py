@@ -54,12 +54,16 @@ def _changed(setup: Setup, changes: dict[str, object]) -> Setup:
 def test_recompute_holds_no_more_and_is_never_faster(
     cache: ModelCache, size: int, precision: str
 ) -> None:
-    answers = [
-        ask(cache, micro_batch=size, precision=precision, recompute=policy) for policy in POLICIES
-    ]
+    asked = {"micro_batch": size, "precision": precision}
+    answers = [ask(cache, **asked, recompute=policy) for policy in POLICIES]
     peaks = [answer.peak_allocated_bytes for answer in answers]
     times = [answer.step_time_s.value for answer in answers]
     assert peaks == sorted(peaks, reverse=True)
+    # Eager torch runs selective recompute through a mode in Python: where kernels are short it
+    # takes longer than to compute everything again.
+    assert times[0] <= min(times[1:])
+    compiled = [ask(cache, **asked, recompute=one, stack="torch-compile") for one in POLICIES]
+    times = [answer.step_time_s.value for answer in compiled]
     assert times == sorted(times)
 
 

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 from ....catalog.errors import LimitError
 from ....catalog.units import SECONDS_PER_HOUR
-from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS, LaunchCost, startups
+from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS, LaunchCost
+from ....planner.cost.start_up import startups
 from ....planner.plan.plan import Plan
 from ...guard.orders import DEFAULT_GRACE_S, Busy, HandOver, Orders, ProjectionOrders, TimerOrders
 from ...labels import slug
@@ -202,11 +203,12 @@ def _projection(
     def in_all(usd: object, more_usd: float = 0.0) -> float | None:
         return None if usd is None else float(str(usd)) * share + tail_usd + more_usd
 
+    low_usd, high_usd = cost.usd_of_run or (None, None)
     return ProjectionOrders(
         total_steps=steps,
         expected_usd=in_all(cost.usd_expected),
-        low_usd=in_all(cost.usd_low),
-        high_usd=in_all(cost.usd_high, slower_usd),
+        low_usd=in_all(low_usd),
+        high_usd=in_all(high_usd, slower_usd),
         action=request.guard.on_projection,
     )
 

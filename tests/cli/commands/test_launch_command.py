@@ -95,7 +95,7 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         " aws/us-west-2 ($21.96 a node)",
         "  ends                after its last step, 19,073",
         "                      15.0 min without a step; a loss that is no number",
-        "                      when its first steps say that it costs more than $68.78,"
+        "                      when its first steps say that it costs more than $66.38,"
         " until you say so",
         "                      then the machines go: at once,"
         " or 6.0 min later if no command follows",

@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Provider
 from gpuplan.planner.cost.billing import Lengths, billed_seconds, mean_billed_us
-from gpuplan.planner.cost.launch_cost import (
-    LaunchCost,
-    ends_with_start_s,
-    launch_cost,
-    run_without_start_s,
-    startups,
-)
+from gpuplan.planner.cost.launch_cost import LaunchCost, launch_cost
 from gpuplan.planner.cost.paid_whole import UNUSED_BLOCK, PaidWhole
+from gpuplan.planner.cost.start_up import startups
 from gpuplan.planner.cost.whole_job import expected_usd
 from gpuplan.planner.goodput.priors import beside_steps_spread, prior
 from gpuplan.planner.goodput.spread import DECILE, Spread
@@ -339,27 +334,3 @@ def test_the_search_expects_what_the_launch_does_whatever_bills_are_rounded_to(
     assert ranked == pytest.approx(float(found.usd_expected or 0), rel=0.005, abs=0.02)
     assert found.usd_low is not None and found.usd_expected is not None
     assert found.usd_low <= found.usd_expected <= (found.usd_high or 0)
-
-
-def test_a_short_job_is_as_unsure_as_its_start() -> None:
-    start_s = sum(one.value_s for one in startups())
-    low_s, high_s = ends_with_start_s(60.0, 50.0, 70.0)
-    assert low_s < 0.6 * (start_s + 60.0)
-    assert high_s > 2 * (start_s + 60.0)
-    assert high_s < sum(one.high_s for one in startups()) + 70.0, "not every start is the slowest"
-
-
-def test_a_long_job_is_as_unsure_as_its_run() -> None:
-    start_s = sum(one.value_s for one in startups())
-    low_s, high_s = ends_with_start_s(1e6, 0.8e6, 1.2e6)
-    assert (low_s, high_s) == pytest.approx((start_s + 0.8e6, start_s + 1.2e6), rel=1e-4)
-
-
-@given(ran_s=st.floats(1, 1e8), shorter=st.floats(0, 0.9), longer=st.floats(0, 5))
-def test_the_run_is_found_again_in_what_it_made_with_its_start(
-    ran_s: float, shorter: float, longer: float
-) -> None:
-    start_s = sum(one.value_s for one in startups())
-    low_s, high_s = ran_s * (1 - shorter), ran_s * (1 + longer)
-    found = run_without_start_s(start_s + ran_s, *ends_with_start_s(ran_s, low_s, high_s))
-    assert found == pytest.approx((ran_s, low_s, high_s), rel=1e-3, abs=1e-2)

@@ -15,7 +15,8 @@ from gpuplan.launcher.guard.orders import Busy, Orders
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest
 from gpuplan.launcher.prepare.task.guard_config import orders, refuse_no_room, smoke_steps, tail_s
 from gpuplan.launcher.skypilot.placement import places
-from gpuplan.planner.cost.launch_cost import launch_cost, startups
+from gpuplan.planner.cost.launch_cost import launch_cost
+from gpuplan.planner.cost.start_up import startups
 from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.plan.plan import Estimated
 
