@@ -112,9 +112,11 @@ def test_the_guard_the_limits_and_the_account_count_what_is_paid(
     assert prepared.orders.usd_per_hour == pytest.approx(paid)
     projection = prepared.orders.projection
     assert projection is not None and projection.low_usd is not None
-    assert prepared.cost.usd_low is not None
+    assert prepared.cost.usd_of_run is not None
     tail_usd = prepared.orders.tail_s / 3600 * paid
-    assert projection.low_usd == pytest.approx(float(prepared.cost.usd_low) + tail_usd, rel=1e-6)
+    assert projection.low_usd == pytest.approx(
+        float(prepared.cost.usd_of_run[0]) + tail_usd, rel=1e-6
+    )
     engine = FakeEngine(Clock())
     context = make_context(tmp_path, engine)
     record = intent(prepared, now=engine.clock)
