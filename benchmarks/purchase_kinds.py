@@ -23,7 +23,7 @@ from gpuplan.catalog.terms.blocks import block_days, block_lost_s
 from gpuplan.catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
 from gpuplan.planner.cost.launch_cost import LaunchCost, launch_cost
 from gpuplan.planner.cost.paid_whole import PaidWhole
-from gpuplan.planner.cost.whole_job import start_up_s
+from gpuplan.planner.cost.start_up import start_up_s
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from simulated_runs import (

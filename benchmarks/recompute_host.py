@@ -1,4 +1,4 @@
-"""Measure what torch.utils.checkpoint takes of the host around one block: `checkpoint_host_s`.
+"""Measure what torch.utils.checkpoint takes of the host around one block: `recompute_host_s`.
 
     .venv/bin/python benchmarks/recompute_host.py
 

@@ -18,7 +18,7 @@ from typing import Any
 from gpuplan.api.validation import RecordedRuns
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.run_cost import steps_of
-from gpuplan.planner.cost.whole_job import start_up_s
+from gpuplan.planner.cost.start_up import start_up_s
 from gpuplan.planner.goodput.expected_run import expected_run
 from gpuplan.planner.goodput.stops import Rented, State, stops_of
 from gpuplan.planner.plan.parts import Estimated

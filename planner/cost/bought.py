@@ -11,7 +11,7 @@ from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..goodput.stops import Rented, State, as_conditions, stops_of
 from ..plan.parts import Estimated, Stops
 from ..plan.plan import Plan
-from .whole_job import start_up_s
+from .start_up import start_up_s
 
 SHORT_RUN_S = 4.0 * SECONDS_PER_HOUR
 """Runs below are taken as this long where a share of a run is asked for: a run of minutes has one

@@ -16,8 +16,8 @@ from ..plan.payment import DeadlineWay, HourlyWay
 from .billing import Lengths
 from .bought import slower_than_steps
 from .run_cost import CENT
-from .start_up import startups
-from .whole_job import expected_usd, start_up_s
+from .start_up import ends_with_start_s, start_up_s, startups
+from .whole_job import expected_usd
 
 
 def deadline_ways(
@@ -64,13 +64,14 @@ def deadline_ways(
 
     def stated(name: HourlyWay, way: Way) -> DeadlineWay:
         usd = _usd(way, prices, stops, nodes=nodes, billing=billing)
-        hours = [(start_up_s() + one) / SECONDS_PER_HOUR for one in way.elapsed_ends_s]
-        usd_low, usd_high = _usd_ends(usd, way)
+        low_s, high_s = ends_with_start_s(way.elapsed_s, *way.elapsed_ends_s)
+        first_usd_per_hour = prices[0 if way.spot_s > 0 else 1]
+        usd_low, usd_high = _usd_ends(usd, way, _of_all(first_usd_per_hour, nodes))
         return DeadlineWay(
             way=name,
             hours=(start_up_s() + way.elapsed_s) / SECONDS_PER_HOUR,
-            hours_low=hours[0],
-            hours_high=hours[1],
+            hours_low=low_s / SECONDS_PER_HOUR,
+            hours_high=high_s / SECONDS_PER_HOUR,
             spot_share=way.spot_s / (way.spot_s + way.on_demand_s),
             usd=usd,
             usd_low=usd_low,
@@ -89,14 +90,26 @@ def _of_all(usd_per_hour: Decimal | None, nodes: int) -> float | None:
     return None if usd_per_hour is None else float(usd_per_hour) * nodes
 
 
-def _usd_ends(usd: Decimal | None, way: Way) -> tuple[Decimal | None, Decimal | None]:
-    """Return the ends of 80 % of a way's dollars: as far from what is expected as without a start.
+def _usd_ends(
+    usd: Decimal | None, way: Way, usd_per_hour: float | None
+) -> tuple[Decimal | None, Decimal | None]:
+    """Return the ends of 80 % of a way's dollars, with those of its start.
 
-    Every run pays the same start, and about the same for what its seller rounds up.
+    Every run pays about the same for what its seller rounds up.
+
+    Args:
+        usd: what the way is expected to cost, start included.
+        way: its run, without the start.
+        usd_per_hour: all machines that start first.
     """
-    if usd is None or way.usd is None or way.usd_ends is None:
+    if usd is None or way.usd is None or way.usd_ends is None or not usd_per_hour:
         return None, None
-    low, high = (usd + Decimal(end - way.usd).quantize(CENT) for end in way.usd_ends)
+    usd_per_s = usd_per_hour / SECONDS_PER_HOUR
+    ran_s, *ran_ends_s = (one / usd_per_s for one in (way.usd, *way.usd_ends))
+    ends_s = ends_with_start_s(ran_s, *ran_ends_s)
+    low, high = (
+        usd + Decimal((end_s - start_up_s() - ran_s) * usd_per_s).quantize(CENT) for end_s in ends_s
+    )
     return max(low, Decimal(0)), high
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
+from typing import NamedTuple
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
@@ -126,41 +127,32 @@ def launch_cost(
         machines = _usd(us, nodes, node_usd_per_hour)
         return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
 
-    low_us, high_us, worst_us = _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
-    _, most_us = more_bills_ends_us(billing, lengths)
-    ran_ends_us = (
-        *bill_ends_us(low_us, high_us, billing, lengths and with_all_starts(lengths)),
-        billed_us(worst_us, billing) + most_us,
-    )
-    run_low_us, run_high_us = (start_us + _us(s) for s in _billed_range_s(training_s, run))
-    low_us, high_us, worst_us, run_low_us, run_high_us = (
-        us if paid_whole is None else paid_whole.billed_us(us, planned_us=expected_us)
-        for us in (*ran_ends_us, *bill_ends_us(run_low_us, run_high_us, billing, lengths))
-    )
-    low_us, run_low_us = min(low_us, paid_us), min(run_low_us, paid_us)
+    ends = _bills(training_s, run, start_us, ran_us, billing=billing, idle_s=idle_s)
     # A further block that few runs need is in the mean of all, and not in nine of ten.
-    high_us, worst_us = max(high_us, paid_us), max(worst_us, paid_us)
-    run_high_us = max(run_high_us, paid_us)
+    paid = ends if paid_whole is None else ends.paid_whole(paid_whole, expected_us)
+    paid = paid.around(paid_us)
     terms_us = 0 if paid_whole is None else paid_whole.paid_us(expected_us)
     terms_usd = _usd(terms_us, nodes, usd_per_hour)
     # Where it is tried elsewhere too, the hours there are paid beside what is paid whole.
     elsewhere_usd = Decimal(0)
     if dearest_usd_per_hour > usd_per_hour:
-        hours_usd = _usd(ran_ends_us[2], nodes, dearest_usd_per_hour)
+        hours_usd = _usd(ends.worst_us, nodes, dearest_usd_per_hour)
         elsewhere_usd = taxed(terms_usd + hours_usd, tax_percent)
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
         controller_usd_per_hour=controller_usd_per_hour,
         usd_expected=sum((line.usd for line in lines), Decimal(0)),
-        usd_low=usd(low_us, usd_per_hour),
-        usd_high=usd(high_us, usd_per_hour),
-        usd_of_run=(usd(run_low_us, usd_per_hour), usd(run_high_us, usd_per_hour)),
-        usd_worst=usd(worst_us, dearest_usd_per_hour)
+        usd_low=usd(paid.low_us, usd_per_hour),
+        usd_high=usd(paid.high_us, usd_per_hour),
+        usd_of_run=(usd(paid.run_low_us, usd_per_hour), usd(paid.run_high_us, usd_per_hour)),
+        usd_worst=usd(paid.worst_us, dearest_usd_per_hour)
         if paid_whole is None
-        else max(usd(worst_us, usd_per_hour), elsewhere_usd),
+        else max(usd(paid.worst_us, usd_per_hour), elsewhere_usd),
         hours_expected=_hours(expected_us),
-        hours_worst=_hours(worst_us if paid_whole is None else max(ran_ends_us[2], expected_us)),
+        hours_worst=_hours(
+            paid.worst_us if paid_whole is None else max(ends.worst_us, expected_us)
+        ),
         usd_of_terms=None if paid_whole is None else taxed(terms_usd, tax_percent),
         run=run,
     )
@@ -211,6 +203,63 @@ def _without_end(parts: Sequence[tuple[str, int]], end_us: int) -> list[tuple[st
             left[name] -= taken_us
             end_us -= taken_us
     return list(left.items())
+
+
+class _Bills(NamedTuple):
+    """For how long a node is billed at the ends of 80 % of the launches, and at worst."""
+
+    low_us: int
+    high_us: int
+    worst_us: int
+    run_low_us: int
+    """The first two where machines start as expected."""
+    run_high_us: int
+
+    def paid_whole(self, how: PaidWhole, planned_us: int) -> _Bills:
+        """Return the same where terms or blocks are paid, used or not."""
+        return _Bills(*(how.billed_us(us, planned_us=planned_us) for us in self))
+
+    def around(self, mean_us: int) -> _Bills:
+        """Return the same with the mean of all between their ends."""
+        return _Bills(
+            low_us=min(self.low_us, mean_us),
+            high_us=max(self.high_us, mean_us),
+            worst_us=max(self.worst_us, mean_us),
+            run_low_us=min(self.run_low_us, mean_us),
+            run_high_us=max(self.run_high_us, mean_us),
+        )
+
+
+def _bills(
+    training_s: Estimated,
+    run: ExpectedRun | None,
+    start_us: int,
+    ran_us: int,
+    *,
+    billing: Provider | None,
+    idle_s: float,
+) -> _Bills:
+    """Return what a seller bills of a launch, rounded up as it does.
+
+    Args:
+        training_s: the run itself.
+        run: the same with its checkpoints and stops.
+        start_us: of the machines, expected.
+        ran_us: start and run together, expected.
+        billing: the provider.
+        idle_s: idle time after the job.
+    """
+    lengths = None if run is None else _lengths(run, start_us)
+    range_s = _billed_range_s(training_s, run)
+    low_us, high_us, worst_us = _ends_us(start_us, ran_us, range_s, idle_s)
+    run_low_us, run_high_us = (start_us + _us(end_s) for end_s in range_s)
+    all_starts = None if lengths is None else with_all_starts(lengths)
+    _, most_us = more_bills_ends_us(billing, lengths)
+    return _Bills(
+        *bill_ends_us(low_us, high_us, billing, all_starts),
+        billed_us(worst_us, billing) + most_us,
+        *bill_ends_us(run_low_us, run_high_us, billing, lengths),
+    )
 
 
 def _ends_us(

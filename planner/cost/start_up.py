@@ -35,6 +35,11 @@ def startups() -> tuple[StartUp, ...]:
     return tuple(StartUp(name=name, **row) for name, row in rows.items())
 
 
+def start_up_s() -> float:
+    """Return seconds that every node is expected to be paid for before it trains."""
+    return sum(one.value_s for one in startups())
+
+
 def ends_with_start_s(ran_s: float, low_s: float, high_s: float) -> tuple[float, float]:
     """Return the ends of 80 % of a run and its start, which differ independently of each other.
 
@@ -43,7 +48,7 @@ def ends_with_start_s(ran_s: float, low_s: float, high_s: float) -> tuple[float,
         low_s: the low end of its 80 % interval.
         high_s: the high end.
     """
-    expected_s = ran_s + sum(one.value_s for one in startups())
+    expected_s = start_up_s() + ran_s
     sooner_s, later_s = _of_start_s()
     sooner_s, later_s = math.hypot(ran_s - low_s, sooner_s), math.hypot(high_s - ran_s, later_s)
     return expected_s - sooner_s, expected_s + later_s
@@ -53,7 +58,7 @@ def run_without_start_s(
     expected_s: float, low_s: float, high_s: float
 ) -> tuple[float, float, float]:
     """Return a run and the ends of its 80 % interval, of what `ends_with_start_s` made of them."""
-    ran_s = max(0.0, expected_s - sum(one.value_s for one in startups()))
+    ran_s = max(0.0, expected_s - start_up_s())
     sooner_s, later_s = _of_start_s()
     sooner_s = math.sqrt(max(0.0, (expected_s - low_s) ** 2 - sooner_s**2))
     later_s = math.sqrt(max(0.0, (high_s - expected_s) ** 2 - later_s**2))

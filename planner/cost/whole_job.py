@@ -16,15 +16,10 @@ from ..plan.plan import Estimated, WholeJob
 from .billing import BY_THE_SECOND_S, Lengths, mean_billed_us
 from .launch_cost import LaunchCost, launch_cost
 from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
-from .start_up import ends_with_start_s, startups
+from .start_up import ends_with_start_s, start_up_s
 
 ROUNDED_USD = 0.02
 """A bill may be less than this above its exact sum: it and its tax are rounded to a cent."""
-
-
-def start_up_s() -> float:
-    """Return seconds that every node is expected to be paid for before it trains."""
-    return sum(one.value_s for one in startups())
 
 
 def expected_usd(

@@ -7,20 +7,17 @@ two to each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ...profiles.profile import Profile
-from ..parallelism.fsdp import Made, Moment, Sharding, Unit, buffer_bytes
-from ..parallelism.rank_parameters import RankUnits
+from ..parallelism.fsdp import Made, Sharding, Unit, buffer_bytes
 from ..software.state_bytes import StateScale
-from .rank_memory import DDP_BUCKET_BYTES, REDUCE_BYTES, units_by_name
-from .stage_memory import group_names, profile_keeps_fp32, stage_units
-from .stage_plateaus import StageShape
+from .rank_memory import DDP_BUCKET_BYTES
+from .stage_memory import group_names
+from .stage_tables import Stages
 
 Array = np.ndarray
 
@@ -33,179 +30,6 @@ class Shards(NamedTuple):
     """Data times context ranks."""
     expert_shard: int
     """Ranks that share one copy of an expert's state."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Stages:
-    """Stages [K] of several pipelines under one split and one recompute policy."""
-
-    profile: Profile
-    moments_in_order: tuple[Moment, ...]
-    """What `StageShape.moment` counts."""
-    shapes: Sequence[StageShape]
-    units: Sequence[RankUnits]
-    in_flight: Array
-    """[A, K] micro-batches that a stage holds at most, under each way of accumulating."""
-    accumulates: Array
-    """[A, K] whether a step has several micro-batches."""
-    is_staged: Array
-    """[K] whether a stage is one of several."""
-    gradient_share: Array
-    """[A, K] part of a stage's gradients that is whole at one time (`whole_stages`)."""
-    received: Array
-    """[A, K, B] bytes of what a stage received, which DeepSpeed's pipeline keeps."""
-
-    @cached_property
-    def rows(self) -> Array:
-        """[K, P] rows of each shape, filled up with its last."""
-        counts = [len(shape.envelope.moments) for shape in self.shapes]
-        rows = np.arange(max(counts))[None, :]
-        return np.minimum(rows, np.array(counts)[:, None] - 1)
-
-    def _table(self, name: str) -> Array:
-        pairs = zip(self.shapes, self.rows, strict=True)
-        return np.stack([getattr(shape.envelope, name)[rows] for shape, rows in pairs])
-
-    @cached_property
-    def moments(self) -> dict[Moment, tuple[Array, Array]]:
-        """(stages, plateaus) of every moment."""
-        pairs = zip(self.shapes, self.rows, strict=True)
-        index = np.stack([shape.moment[rows] for shape, rows in pairs])
-        found = ((one, np.nonzero(index == i)) for i, one in enumerate(self.moments_in_order))
-        return {one: (at[0], at[1]) for one, at in found if len(at[0])}
-
-    @cached_property
-    def temporary(self) -> Array:
-        """[K, B, P] bytes that live for a moment."""
-        return np.ascontiguousarray(self._table("temporary_bytes").transpose(0, 2, 1))
-
-    @cached_property
-    def activations(self) -> Array:
-        """[A, K, B, P] with those of the other micro-batches in flight, but in the optimizer."""
-        persistent = self.shapes[0].envelope.persistent_bytes
-        own = self._table("activation_bytes") + self._table("input_bytes")
-        own = own + persistent["buffers"] + persistent["inputs"]
-        saved = np.stack([shape.saved_bytes for shape in self.shapes])
-        others = np.maximum(self.in_flight - 1, 0.0)
-        held = (others[:, :, None] * saved[None])[:, :, :, None]
-        held = np.where(self.optimizing[None, :, None, :], 0.0, held)
-        return np.ascontiguousarray(own.transpose(0, 2, 1))[None] + held
-
-    @cached_property
-    def beside(self) -> Array:
-        """[A, K, B, P] both, outside the optimizer's step."""
-        return np.where(
-            self.optimizing[None, :, None, :], -np.inf, self.activations + self.temporary
-        )
-
-    @cached_property
-    def steps(self) -> Array:
-        """The plateaus at which the optimizer of some stage runs."""
-        return np.flatnonzero(self.optimizing.any(axis=0))
-
-    def stepping_bytes(self, stepped: Array) -> Array:
-        """Return [A, Z, K, B, S] both during the optimizer's step, whose temporaries are scaled.
-
-        Args:
-            stepped: [Z, K] what scales them.
-        """
-        temporary = self.temporary[None, :, :, self.steps] * stepped[:, :, None, None]
-        both = self.activations[:, None, :, :, self.steps] + temporary[None]
-        runs = self.optimizing[:, self.steps][None, None, :, None, :]
-        return np.where(runs, both, -np.inf)
-
-    @cached_property
-    def weight_copies(self) -> Array:
-        """[K, P] bytes of autocast's copies."""
-        return self._table("weight_copy_bytes")
-
-    @cached_property
-    def optimizing(self) -> Array:
-        """[K, P] whether the optimizer runs."""
-        return self._at(lambda moment: moment.phase == "optimizer")
-
-    def _at(self, holds: Callable[[Moment], bool]) -> Array:
-        found = np.zeros(self.rows.shape, dtype=bool)
-        for moment, places in self.moments.items():
-            found[places] = holds(moment)
-        return found
-
-    @cached_property
-    def reduced_late(self) -> Array:
-        """[K, P] whether all gradients are reduced but the root's."""
-        return self._at(lambda moment: moment.phase == "optimizer" or moment.final)
-
-    @cached_property
-    def backward(self) -> Array:
-        """[K, P] whether a backward pass runs."""
-        return self._at(lambda moment: moment.phase == "backward")
-
-    @cached_property
-    def final(self) -> Array:
-        """[K, P] whether only the root's gradients are left."""
-        return self._at(lambda moment: moment.final)
-
-    @cached_property
-    def opens_backward(self) -> Array:
-        """[K, P] whether the backward pass has not entered a block yet."""
-        return self._at(
-            lambda one: one.phase == "backward" and one.unit is None and one.previous is None
-        )
-
-    @cached_property
-    def parameters(self) -> Array:
-        """[4, K] dense and experts' parameters, dense and experts' trainable ones."""
-        return np.array(
-            [
-                [
-                    sum(unit.count * getattr(unit, name) for unit in getattr(one, part))
-                    for one in self.units
-                ]
-                for name in ("parameters", "trainable")
-                for part in ("dense", "experts")
-            ],
-            dtype=float,
-        )
-
-    @cached_property
-    def gradients(self) -> tuple[Array, Array, Array, Array]:
-        """[K, P] bytes of all, of the running block's and of the root's; [K] of all together.
-
-        The trace's are those of whole layers: they are scaled to the parameters of the rank.
-        """
-        full = np.array([shape.envelope.full_gradient_bytes for shape in self.shapes])
-        traced = self.shapes[0].envelope.persistent_bytes["parameters"]
-        width = 4 if profile_keeps_fp32(traced, self.profile.parameters) else 2
-        trainable = self.parameters[2] + self.parameters[3]
-        scale = np.where(full > 0, trainable * width / np.maximum(full, 1), 1.0)
-        every, block = self._table("gradient_bytes"), self._table("block_gradient_bytes")
-        before = np.where(self.opens_backward, every, 0.0).max(axis=1, keepdims=True)
-        root = np.minimum(every, before)
-        by = scale[:, None]
-        return by * every, by * block, by * root, scale * full
-
-    @cached_property
-    def fsdp_units(self) -> list[tuple[Unit, ...]]:
-        """The units of each stage, the root last."""
-        names = group_names(self.profile)
-        return [stage_units(one, names) for one in self.units]
-
-    @cached_property
-    def named(self) -> list[dict[str | None, Unit]]:
-        """The units of each stage by block group."""
-        return [units_by_name(units) for units in self.fsdp_units]
-
-    def held_blocks(self) -> dict[str, Array]:
-        """Return [K, P] blocks of each group that keep what they gathered."""
-        return {
-            name: np.stack(
-                [
-                    shape.envelope.blocks_held.get(name, np.zeros(1 + rows.max()))[rows]
-                    for shape, rows in zip(self.shapes, self.rows, strict=True)
-                ]
-            )
-            for name in group_names(self.profile)
-        }
 
 
 class _Sizes(NamedTuple):
@@ -361,12 +185,7 @@ def _buffers(
         bucket = np.minimum(DDP_BUCKET_BYTES, full)[:, None]
         return np.where(stages.backward, 2 * bucket, 0.0)[None]
     sizes = tuple(one.shard for one in shards)
-    trainable = np.array(
-        [sum(u.count * u.trainable for u in units) for units in stages.fsdp_units], dtype=float
-    )
-    per_gradient = full / np.maximum(1, trainable)
-    kept = state.gradients * per_gradient
-    width = np.where((kept > 0) & (kept < 3), 2, REDUCE_BYTES)
+    per_gradient, width = stages.per_gradient, stages.reduced_width(state)
     found = np.zeros((len(sizes), *stages.rows.shape))
     _, block, root, _ = stages.gradients
     by_name = {
@@ -401,13 +220,9 @@ def _whole_stages(
 ) -> Array:
     """Return [A, Z, K, P] bytes of gradients and of gathered parameters of whole stages."""
     w, sizes = compute_bytes, tuple(one.shard for one in shards)
-    _, block, root, full = stages.gradients
-    trainable = np.array(
-        [sum(u.count * u.trainable for u in units) for units in stages.fsdp_units], dtype=float
-    )
-    per_gradient = np.maximum(1e-9, full / np.maximum(1, trainable))
-    kept = state.gradients * per_gradient
-    width = np.where((kept > 0) & (kept < 3), 2, REDUCE_BYTES)
+    _, block, root, _ = stages.gradients
+    per_gradient = np.maximum(1e-9, stages.per_gradient)
+    width = stages.reduced_width(state)
     ends = np.array([units[-1].trainable for units in stages.fsdp_units], dtype=float)
     made = np.where(stages.backward, (block + root) / per_gradient[:, None], 0.0)
     made = np.where(stages.final, ends[:, None], made)
@@ -416,7 +231,7 @@ def _whole_stages(
     at = [places[one] for one in both]
     pairs = [_gathered_and_reduced(units, sizes, w, own) for units, own in places]
     gathered, reduced = (np.stack(column, axis=1)[:, at] for column in zip(*pairs, strict=True))
-    gradients = stages.gradient_share * width * trainable
+    gradients = stages.gradient_share * width * stages.trainable
     held = gathered[:, :, None] + w * made + np.where(stages.final, reduced[:, :, None], 0.0)
     return gradients[:, None, :, None] + held[None]
 

@@ -14,7 +14,8 @@ from ...catalog.vocabulary import Purchase, Recompute
 from ..cost.beside_machines.beside import BesideUsd, Machines, usd_beside
 from ..cost.billing import Lengths, is_coarse
 from ..cost.paid_whole import PaidWhole
-from ..cost.whole_job import expected_usd, start_up_s, training_s_within
+from ..cost.start_up import start_up_s
+from ..cost.whole_job import expected_usd, training_s_within
 from ..goodput.expected_run import chances_within, elapsed_s, mean_stops
 from ..goodput.priors import beside_steps_spread
 from ..goodput.restarts import Conditions

@@ -49,7 +49,7 @@ class StackFacts:
     waiting_launch_s: float = 0.0
     """Host time of a launch in forward passes whose dispatch to experts the host waits for; 0 where
     it does not wait."""
-    checkpoint_host_s: Mapping[Recompute, float] = field(default_factory=dict)
+    recompute_host_s: Mapping[Recompute, float] = field(default_factory=dict)
     """Host time that torch.utils.checkpoint takes in each of the two passes of a block, beside the
     launches: hooks for what is saved, states of random generators; where some results are kept, a
     mode in Python that every operation of the block passes twice."""
@@ -92,16 +92,16 @@ def facts_of(stack: Stack, constants: Constants, *, python_bound: bool = False) 
         backward_launch_s=launch_s * constants["backward_launch"],
         optimizer_launch_s=_OPTIMIZER_LAUNCH
         * constants[_OPTIMIZER_HOST.get(stack, f"launch_s.{stack}")],
-        checkpoint_host_s=_checkpoint_host_s(constants) if stack == "torch-eager" else {},
+        recompute_host_s=_recompute_host_s(constants) if stack == "torch-eager" else {},
         fuses=stack != "torch-eager",
         step_overhead_s=constants["step_overhead_s"] * (0.5 if stack == "xla" else 1.0),
     )
 
 
-def _checkpoint_host_s(constants: Constants) -> dict[Recompute, float]:
+def _recompute_host_s(constants: Constants) -> dict[Recompute, float]:
     """Return it for one of two passes; a compiler takes the reruns into its graph instead."""
     kinds: tuple[Recompute, ...] = ("full", "selective")
-    return {kind: constants[f"checkpoint_host_s.{kind}"] / 2 for kind in kinds}
+    return {kind: constants[f"recompute_host_s.{kind}"] / 2 for kind in kinds}
 
 
 _OPTIMIZER_HOST = {"megatron": "launch_s.torch-eager"}

@@ -191,7 +191,7 @@ class StepKernels:
             per_launch = np.where(one.is_backward, stack.backward_launch_s, stack.forward_launch_s)
             host_s = per_launch * one.launches
             host_s = host_s * (stack.constants["serial_host"] if stack.launches_serially else 1)
-            host_s = host_s + stack.checkpoint_host_s.get(one.recompute, 0.0) * one.is_rerun
+            host_s = host_s + stack.recompute_host_s.get(one.recompute, 0.0) * one.is_recomputed
             p = 1 if stack.launches_serially else OVERLAP_POWER
             total = (every**p + host_s**p) ** (1 / p)
             if stack.waiting_launch_s and not fused:
@@ -294,9 +294,9 @@ class _LaidOut:
     is_backward: Array
     """[S, 1]"""
     recompute: Recompute
-    is_rerun: Array
-    """[S, 1] whether it is a pass of a block that runs again: the forward pass, or the backward
-    pass, beside whose kernels the host prepares the next block's rerun."""
+    is_recomputed: Array
+    """[S, 1] whether it is a pass of a recomputed block: forward, or backward, beside whose kernels
+    the host prepares what the block before it runs again."""
 
 
 def _laid_out(
@@ -314,10 +314,10 @@ def _laid_out(
         launches=np.array([[sum(kernel.launches for kernel in s.kernels)] for s in segments]),
         is_backward=np.array([[s.phase == "backward"] for s in segments]),
         recompute=trace.recompute,
-        is_rerun=np.array([[_is_rerun(s, trace.recompute)] for s in segments]),
+        is_recomputed=np.array([[_is_recomputed(s, trace.recompute)] for s in segments]),
     )
 
 
-def _is_rerun(segment: Segment, recompute: Recompute) -> bool:
+def _is_recomputed(segment: Segment, recompute: Recompute) -> bool:
     passes = segment.phase in ("forward", "backward")
     return recompute != "none" and segment.block is not None and passes

@@ -134,3 +134,10 @@ def test_every_constant_is_used_somewhere():
     for name in known_constants():
         family = name.split(".")[0]
         assert re.search(rf'"{family}["./]|"{family}\.', text) or f'"{family}.{{' in text, name
+
+
+def test_the_page_on_predictions_says_what_recompute_takes_of_the_host():
+    page = Path(__file__).parents[2] / "docs" / "how-it-predicts.md"
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    full, selective = (1e3 * USUAL[f"recompute_host_s.{kind}"] for kind in ("full", "selective"))
+    assert f"adds {full:.2g} ms of the host to a block, and {selective:.2g} ms" in text

@@ -8,7 +8,7 @@ from decimal import Decimal
 from ....catalog.errors import LimitError
 from ....catalog.units import SECONDS_PER_HOUR
 from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS, LaunchCost
-from ....planner.cost.start_up import startups
+from ....planner.cost.start_up import start_up_s, startups
 from ....planner.plan.plan import Plan
 from ...guard.orders import DEFAULT_GRACE_S, Busy, HandOver, Orders, ProjectionOrders, TimerOrders
 from ...labels import slug
@@ -223,7 +223,7 @@ def refuse_no_room(made: Orders, *, known_start_s: float | None = None) -> None:
     Raises:
         LimitError: they do, so that machines would be paid for and nothing trained.
     """
-    start_s = sum(one.value_s for one in startups())
+    start_s = start_up_s()
     start_s = start_s if known_start_s is None else min(start_s, known_start_s)
     idle_usd = (start_s + made.tail_s) * made.usd_per_s
     idle_hours = (start_s + made.tail_s) / SECONDS_PER_HOUR
@@ -254,7 +254,7 @@ def refuse_too_late(made: Orders) -> None:
     Raises:
         LimitError: they would, and be paid for to train nothing.
     """
-    start_s = sum(one.value_s for one in startups())
+    start_s = start_up_s()
     if made.deadline_s is not None and made.requested_at_s + start_s >= made.deadline_s:
         left_s = made.deadline_s - made.requested_at_s
         when = f"is in {left_s / 60:.0f} minutes" if left_s > 0 else "has passed"

@@ -22,8 +22,8 @@ from ...plan.parts import CostLine, DataLine
 from ...plan.question import Work
 from ..launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
 from ..run_cost import CENT, UNIT
+from ..start_up import start_up_s
 from ..tax import TAX, tax_rate, tax_usd
-from ..whole_job import start_up_s
 from .data_cost import CHECKPOINTS, DISKS, data_lines
 from .dataset_cost import KEPT, MOVED, dataset_lines, dearest_usd
 

@@ -12,7 +12,7 @@ from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_count, format_duration
 from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
-from ...cost.whole_job import start_up_s
+from ...cost.start_up import start_up_s
 from ...hardware.device import peak_flops, supported_precisions
 from ...plan.plan import Plan
 from ...plan.question import Choices, Question

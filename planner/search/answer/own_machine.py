@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ....catalog.text.quantity import format_duration
 from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
-from ...cost.whole_job import start_up_s
+from ...cost.start_up import start_up_s
 from ...plan.plan import Plan
 from ..batch_rule import FEWEST_STEPS
 from ..candidate import Candidate

@@ -21,7 +21,8 @@ from ...cost.commitment import commitment_use
 from ...cost.deadline_ways import deadline_ways
 from ...cost.run_cost import run_cost, samples_of
 from ...cost.spot_moves import chance_while_moving, spot_price_range, with_moving_price
-from ...cost.whole_job import ROUNDED_USD, Job, start_up_s, whole_job
+from ...cost.start_up import start_up_s
+from ...cost.whole_job import ROUNDED_USD, Job, whole_job
 from ...goodput.expected_run import ExpectedRun, mean_training_s
 from ...goodput.stops import stops_of
 from ...offload.host_memory import ordered

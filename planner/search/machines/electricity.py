@@ -8,8 +8,7 @@ from functools import cached_property
 from ....catalog.listing.ownership import Ownership
 from ....catalog.types import Accelerator, Instance, Provider, Region
 from ....catalog.units import SECONDS_PER_HOUR
-from ...cost.start_up import run_without_start_s
-from ...cost.whole_job import start_up_s
+from ...cost.start_up import run_without_start_s, start_up_s
 from ...energy.carbon import Grid, Pue, energy_kwh, grid_of, kg_co2e, per_million, pue_of
 from ...energy.power import NodePower, Ranged, modelled_power, stated_power
 from ...plan.plan import Plan, PlanEnergy, RunCost

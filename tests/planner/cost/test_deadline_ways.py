@@ -8,7 +8,8 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Provider
 from gpuplan.planner.cost.deadline_ways import deadline_ways
-from gpuplan.planner.cost.whole_job import start_up_s, whole_job
+from gpuplan.planner.cost.start_up import start_up_s
+from gpuplan.planner.cost.whole_job import whole_job
 from gpuplan.planner.plan.parts import Estimated, Stops
 from gpuplan.planner.plan.payment import DeadlineWay
 from gpuplan.planner.plan.plan import Plan

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.launch_cost import launch_cost
-from gpuplan.planner.cost.whole_job import expected_usd, start_up_s, training_s_within, whole_job
+from gpuplan.planner.cost.start_up import start_up_s
+from gpuplan.planner.cost.whole_job import expected_usd, training_s_within, whole_job
 from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.plan.plan import Estimated
 

@@ -1,7 +1,7 @@
 """A job of minutes on a processor: no cloud is needed, and the answer says so."""
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.cost.whole_job import start_up_s
+from gpuplan.planner.cost.start_up import start_up_s
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Affine, Profile, Segment, StepTrace
