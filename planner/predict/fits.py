@@ -52,7 +52,7 @@ class FitsAnswer(FrozenModel):
     largest_micro_batch: int | None
     """Largest micro-batch that fits as safely as a recommended plan must, else the largest that
     likely fits; None when not even one sample does."""
-    largest_is_safe: bool
+    largest_is_safe: bool = True
     """Whether that one fits as safely; False where no micro-batch does."""
     peak_memory_bytes: EstimatedMemory
     memory_breakdown_bytes: MemoryBreakdown
