@@ -45,12 +45,14 @@ from .answer.ranking import rank
 from .answer.whole_plans import WholePlans
 from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
+from .layouts.next_best import NextBest
 from .machines.many_at_once import many_at_once
 from .machines.offers import NO_SPOT_PRICES, SpotPrices, refuse_unknown_place, survey
 from .machines.runs_here import is_run, needs_build, stands_apart
 from .progress import Progress, untold
 from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
 from .sweep import Sweep
+from .whole_work import WholeWork
 
 LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
     frozenset({"optimizer"}),
@@ -216,7 +218,14 @@ def _outcome(
 ) -> SearchOutcome:
     """Return what these candidates answer; those that fall out are counted in the sweep."""
     profile = cache.profile
-    whole = WholePlans(question, cache, known)
+    next_best = NextBest(
+        cache=cache,
+        space=space,
+        whole=WholeWork(question.work, profile),
+        max_oom=question.money.max_oom,
+        all_variants=question.all_variants,
+    )
+    whole = WholePlans(question, cache, known, next_best)
     too_many = tuple(too_many_for_a_block(question, candidates))
     standing = _standing(candidates, question, profile, sweep)
     ranked = rank(

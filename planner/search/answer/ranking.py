@@ -16,8 +16,8 @@ from .recommended import MOST_HOURS, cost_of, most_sensible_cost, weight_of
 
 TRIES_PER_GROUP = 6
 """Candidates of one group that are checked exactly before it is given up."""
-CHECKED_PER_GROUP = 2
-"""Finished plans of one group that are compared; the exact check may change their order."""
+AS_PROMISED = 1.001
+"""Step of a finished plan over that of its candidate up to which nothing was changed."""
 MOST_PLANS = 100
 SHOWN_APART = 1
 """Plans on accelerators that stand apart which are shown beside a number that was asked for."""
@@ -94,7 +94,7 @@ def rank(
         chosen += _best_of_groups(cpus, by, sort, most_cpus, plan_of, max_oom)
     weight = partial(_weight, money=question.money, needs_build=needs_build)
     own_dear = [one for one in dear if not stands_apart(one)]
-    chosen += _extremes(own, own_dear, chosen, weight, plan_of, runs)
+    chosen += _extremes(own, own_dear, chosen, weight, plan_of, runs, max_oom)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
     chosen.sort(key=lambda plan: (plan.stands_apart, *_plan_order(plan, sort, max_oom)))
     return Ranked(plans=chosen, above_cost=_variants(dear), above_time=_variants(long))
@@ -182,20 +182,27 @@ def _best_of_groups(
 def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf, max_oom: float) -> list[Plan]:
     """Return the best finished plan, or nothing.
 
-    The first that passes the exact check as it was is the best; one whose micro-batch had to be
-    shrunk is compared with the next, and one that the exact check finds risky with all of them.
+    The exact check may leave another variant of a candidate, which is slower: the next ones are
+    finished too, as long as what they promise is better than the best that is finished.
     """
-    finished: list[Plan] = []
+    best: Plan | None = None
     for candidate in ordered:
+        if best is not None and candidate.order(sort) >= _plan_order(best, sort, max_oom):
+            break
         plan = plan_of(candidate)
         if plan is None:
             continue
-        finished.append(plan)
-        if plan.p_oom is not None and plan.p_oom > max_oom:
-            continue
-        if plan.micro_batch == candidate.micro_batch or len(finished) >= CHECKED_PER_GROUP:
+        if best is None or _plan_order(plan, sort, max_oom) < _plan_order(best, sort, max_oom):
+            best = plan
+        if _is_as_promised(best, candidate, max_oom):
             break
-    return sorted(finished, key=lambda plan: _plan_order(plan, sort, max_oom))[:1]
+    return [] if best is None else [best]
+
+
+def _is_as_promised(plan: Plan, candidate: Candidate, max_oom: float) -> bool:
+    """Return whether the exact check left a candidate as it was."""
+    is_safe = plan.p_oom is None or plan.p_oom <= max_oom
+    return is_safe and plan.step_time_s.value <= AS_PROMISED * candidate.step_s
 
 
 def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:
@@ -231,6 +238,7 @@ def _extremes(
     weight: WeightOf,
     plan_of: PlanOf,
     runs: Callable[[Candidate], bool],
+    max_oom: float,
 ) -> list[Plan]:
     """Return the plans that the first lines may name where they are not among the chosen."""
     devices = [one for one in candidates if not one.one_node.accelerator.is_cpu]
@@ -248,16 +256,19 @@ def _extremes(
         and not one.one_node.accelerator.is_cpu
         and one.usd < float("inf")
     ]
-    wanted = (
-        sorted(near or devices, key=lambda one: one.order("time")),
-        sorted(devices, key=lambda one: one.order("memory")),
-        *([sorted(near, key=weight), sorted(large, key=weight)] if near and near[0].steps else []),
+    has_work = bool(near and near[0].steps)
+    wanted: tuple[tuple[Sort | None, list[Candidate]], ...] = (
+        ("time", sorted(near or devices, key=lambda one: one.order("time"))),
+        ("memory", sorted(devices, key=lambda one: one.order("memory"))),
+        (None, sorted(near, key=weight) if has_work else []),
+        (None, sorted(large, key=weight) if has_work else []),
     )
     known = {_rented(plan) for plan in chosen}
     extra: list[Plan] = []
-    for ordered in wanted:
+    for sort, ordered in wanted:
         tried = list(islice(filter(runs, ordered), TRIES_PER_GROUP)) or ordered[:TRIES_PER_GROUP]
-        for plan in _first_plans(tried, 1, plan_of):
+        first = _best_plan(tried, sort, plan_of, max_oom) if sort else None
+        for plan in first or _first_plans(tried, 1, plan_of):
             if _rented(plan) not in known:
                 known.add(_rented(plan))
                 extra.append(plan)

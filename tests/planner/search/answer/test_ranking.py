@@ -122,7 +122,8 @@ def test_where_only_host_processors_are_left_each_of_them_is_a_plan(
 def rankable(order: int, plan: Plan) -> Any:
     """Return what `rank` asks of a candidate that the search holds for safe."""
     return SimpleNamespace(
-        order=lambda _sort: (order,),
+        order=lambda _sort: (False, order),
+        step_s=plan.step_time_s.value,
         one_node=SimpleNamespace(accelerator=SimpleNamespace(is_cpu=False, name="A100")),
         choice=SimpleNamespace(offer=plan.offer),
         micro_batch=plan.micro_batch,

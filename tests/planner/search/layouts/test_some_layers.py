@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
-from gpuplan.planner.search.answer.whole_plans import smaller_peak
 from gpuplan.planner.search.layouts.data_parallel import DataParallelPredictor
 from gpuplan.planner.search.layouts.some_layers import (
     FRAGMENTATION,
@@ -202,10 +200,3 @@ def test_what_was_tried_is_what_fits_and_what_does_not(cache: ModelCache) -> Non
     assert tried.indivisible == 3  # 16 under every policy
     assert tried.tried == 3 * 2 + some
     assert tried.out_of_memory == 3 * 2 - 3 - (int(tried.fits.sum()) - some)
-
-
-def test_layers_that_were_asked_for_stay_where_memory_is_short(make_decoder: Any) -> None:
-    asked = Question(choices=Choices(recomputes=("full",), recompute_layers=2))
-    profile: Profile = make_decoder(layers=6)
-    one = SimpleNamespace(recompute_share=1 / 3, micro_batch=3, layout=Layout(), grad_accum=1)
-    assert smaller_peak(one, asked, profile) is None  # pyright: ignore[reportArgumentType]
