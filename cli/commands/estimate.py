@@ -83,11 +83,11 @@ def command(model: str, **options: Any) -> int:
             fix=f"give --explain a number from 1 to {len(answer.plans)}.",
         )
     # Before it is shown: a reader that closes the pipe early (`| head`) has an id that is known.
-    _keep(answer, inputs, question, quiet=asked.quiet)
+    is_kept = _keep(answer, inputs, question, quiet=asked.quiet)
     if asked.pareto and form == "table":
         _draw(inputs, question, answer, asked)
     else:
-        _write(model, answer, plan if asked.explain else None, asked)
+        _write(model, answer, plan if asked.explain else None, asked, is_kept=is_kept)
     if asked.trace and plan is not None:
         _write_trace(inputs, plan, asked.trace)
     return 0 if answer.plans else NoFeasiblePlanError.exit_code
@@ -134,14 +134,17 @@ def _plan_at(answer: Estimate, position: int) -> Plan | None:
     return next((plan for plan in answer.plans if plan.position == position), None)
 
 
-def _write(model: str, answer: Estimate, plan: Plan | None, asked: EstimateOptions) -> None:
+def _write(
+    model: str, answer: Estimate, plan: Plan | None, asked: EstimateOptions, *, is_kept: bool
+) -> None:
     from ..terminal.output import write_output
 
     form = chosen_format(asked.form, asked.out_file, FORMATS)
     says_warnings = form in ("json", "markdown") or (form == "table" and plan is None)
     for warning in () if says_warnings or asked.quiet else answer.warnings:
         click.echo(f"Warning: {warning}.", err=True)
-    write_output(_rendered(model, answer, plan, form, asked), asked.out_file)
+    shown = _rendered(model, answer, plan, form, asked, is_kept=is_kept)
+    write_output(shown, asked.out_file)
     if form != "json" and not asked.quiet:
         from ..render.plans.estimate import note_lines
 
@@ -150,7 +153,13 @@ def _write(model: str, answer: Estimate, plan: Plan | None, asked: EstimateOptio
 
 
 def _rendered(
-    model: str, answer: Estimate, plan: Plan | None, form: str, asked: EstimateOptions
+    model: str,
+    answer: Estimate,
+    plan: Plan | None,
+    form: str,
+    asked: EstimateOptions,
+    *,
+    is_kept: bool,
 ) -> str:
     if form == "json":
         return answer.model_dump_json() + "\n"
@@ -175,7 +184,9 @@ def _rendered(
         has_end = asked.top is None and asked.out_file is None
         most_lines = room_beside(notes, screen.width) if has_end else None
         lines = [
-            *render_estimate(answer, model=model, width=width, most_lines=most_lines),
+            *render_estimate(
+                answer, model=model, width=width, most_lines=most_lines, is_kept=is_kept
+            ),
             *render_ways(answer, width=width),
         ]
         return to_text(lines, colour=screen.color)
@@ -206,8 +217,8 @@ def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:
     write_output(render_trace(api.timeline(inputs, plan), plan), path, option="--trace")
 
 
-def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) -> None:
-    """Store the estimate; if that fails, the answer is still valid."""
+def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) -> bool:
+    """Store the estimate, and return whether it is; if that fails, the answer is still valid."""
     from ... import api
 
     try:
@@ -215,3 +226,5 @@ def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) 
     except GpuplanError as error:
         if not quiet:
             click.echo(f"Warning: this estimate is not kept. {error}", err=True)
+        return False
+    return True

@@ -25,6 +25,7 @@ from ..text.wording import (
     per_million,
     spot_marks,
 )
+from .next_step import next_step
 from .plan_table import TIE, USE, PlanTable, is_marked_not_run, rate_cell, split_blocks
 from .short_cells import short_devices, short_place
 
@@ -35,7 +36,6 @@ SCREEN_LINES = 24
 FEWEST_ROWS = 5
 """However long the notes are."""
 BETWEEN_FACTS = "   "
-NEXT_SEPARATORS = ("   ·   ", "  ·  ")
 BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 LOWER_BOUND_MARK = "≥: a price beside it is not known"
 DATASET_MARK = "cost: with the data set where its price is known"
@@ -44,7 +44,12 @@ NOT_COUNTED = "not in these sums: storage, egress (gpuplan show)"
 
 
 def render_estimate(
-    answer: Estimate, *, model: str, width: int, most_lines: int | None = None
+    answer: Estimate,
+    *,
+    model: str,
+    width: int,
+    most_lines: int | None = None,
+    is_kept: bool = True,
 ) -> list[Text]:
     """Return the default view of an estimate, as lines.
 
@@ -54,14 +59,16 @@ def render_estimate(
         width: Columns of the terminal.
         most_lines: Lines for which there is room: then rows are left out that nothing else names.
             None: all rows are shown.
+        is_kept: Whether its plans were stored, so that other commands find them.
     """
     asked = list(_asked(answer, width))
     if not answer.plans:
         return [*asked, Text(), *_no_plan(answer, model, width)]
     own, apart, cpus = split_blocks(answer.plans)
     first = list(_first_lines(answer, width))
-    footer = _footer(answer, width, PlanTable.of(answer, width).headings)
-    rest = [*footer, *_next_step(answer, model, width)]
+    footer = _footer(answer, width, PlanTable.of(answer, width).headings, is_kept=is_kept)
+    following = list(next_step(answer, model, width, is_kept=is_kept))
+    rest = [*footer, *following]
     if most_lines is not None:
         beside = 1 + len(apart) + (1 + len(cpus) if cpus else 0)
         used = beside + sum(map(len, (asked, first, rest)))
@@ -69,7 +76,7 @@ def render_estimate(
     shown = answer.model_copy(update={"plans": (*own, *apart, *cpus)})
     table = PlanTable.of(shown, width)
     # Rows that left may have been the only ones with a mark.
-    rest = [*_footer(shown, width, table.headings), *_next_step(answer, model, width)]
+    rest = [*_footer(shown, width, table.headings, is_kept=is_kept), *following]
     rows = [table.header(), *table.rows(own), *table.rows(apart)]
     if cpus:
         rows += [Text("On host processors alone, for comparison:"), *table.rows(cpus)]
@@ -301,44 +308,13 @@ def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
         yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
 
 
-def _footer(answer: Estimate, width: int, headings: Sequence[str]) -> list[Text]:
+def _footer(answer: Estimate, width: int, headings: Sequence[str], *, is_kept: bool) -> list[Text]:
     items = [
         *marks(answer, headings),
         *not_counted(answer.plans),
     ]
+    if not is_kept:
+        items = [item.replace("gpuplan show", "--explain") for item in items]
     lines = packed(items, width=width, indent=0, separator="; ")
     lines += packed(counts(answer).split(), width=width, indent=0, separator=" ")
     return [Text(line, style="dim") for line in lines]
-
-
-def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
-    has_work = any(plan.run for plan in answer.plans)
-    commands = [
-        *_first_command(answer, model),
-        f"gpuplan show {(answer.first_look or answer.plans[0]).id}",
-    ]
-    missed = answer.near_miss
-    if missed is not None and missed.options is not None:
-        commands.append(f"the same with {missed.options}")
-    else:
-        commands.append("the same with --top all")
-    separator = NEXT_SEPARATORS[0]
-    if missed is None and has_work and answer.plans[0].amount_text is None:
-        with_pareto = [*commands[:-1], f"{commands[-1]} or --pareto"]
-        fitting = [one for one in NEXT_SEPARATORS if len(one.join(with_pareto)) + 6 <= width]
-        if fitting:
-            commands, separator = with_pareto, fitting[0]
-    first, *more = packed(commands, width=width, indent=6, separator=separator)
-    yield Text(f"Next: {first.strip()}")
-    yield from (Text(line) for line in more)
-
-
-def _first_command(answer: Estimate, model: str) -> Iterator[str]:
-    """Yield how to launch what is recommended, where `launch` would not refuse it."""
-    if not any(plan.run for plan in answer.plans):
-        amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
-        yield f"gpuplan estimate {shlex.quote(model)} {amount}"
-        return
-    plan = answer.first_look or answer.plans[0]
-    if answer.near_miss is None and plan.runnable is not False and not plan.needs_port:
-        yield f"gpuplan launch {plan.id}"

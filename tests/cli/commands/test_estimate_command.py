@@ -395,6 +395,12 @@ def test_the_answer_stands_when_it_cannot_be_kept(asked: Asked, monkeypatch, cap
     out, err = capsys.readouterr()
     assert "Recommended" in out
     assert err.startswith("Warning: this estimate is not kept. The plan store")
+    # Neither finds a plan that is not stored.
+    assert "gpuplan launch" not in out and "gpuplan show" not in out
+    following = " ".join(out[out.index("Next: ") :].split())
+    first = asked.answer.first_look
+    assert first is not None and f"the same with --explain {first.position}" in following
+    assert "GPUPLAN_HOME=FOLDER" in following
 
 
 def test_an_answer_whose_reader_leaves_early_is_kept(asked: Asked, monkeypatch) -> None:
