@@ -158,7 +158,7 @@ def _first_that_fits(asked: list[partial[FitsAnswer]]) -> FitsAnswer:
             refused = error
             continue
         found.append(answer)
-        if answer.fits and not answer.is_risky:
+        if answer.fits and not answer.is_doubtful:
             break
     if not found:
         assert refused is not None, "a layout is asked for"

@@ -180,7 +180,8 @@ def run_record(
         "optimizer": None,  # The model file's own, as it is written there.
         "optimizer_built": facts.get("optimizer_built"),
         "offload": False,
-        "features": ["grad_scaler"] if case.precision == "fp16-amp" else [],
+        # No variable of the loop holds the logits: `compute_loss` returns the loss alone.
+        "features": [*(["grad_scaler"] if case.precision == "fp16-amp" else []), "freed-logits"],
         "measured": outcome["measured"] if outcome["kind"] == "measured" else nothing,
         "error": outcome["error"],
         "environment": environment,

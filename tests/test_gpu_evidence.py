@@ -312,7 +312,7 @@ def test_a_record_is_what_validate_reads(tmp_path: Path) -> None:
         records.put(command.run_record(case, outcome, environment, "T4", tmp_path))
     measured, oom = read_records(path)
     assert measured.id == "own/T4/tiny.fp16-amp.mb2" and measured.source_group == "own-T4"
-    assert measured.features == ("grad_scaler",) and measured.params == TINY_GPT2
+    assert measured.features == ("grad_scaler", "freed-logits") and measured.params == TINY_GPT2
     assert measured.software_date == (2026, 3)  # Of torch, not of the day.
     assert measured.measured.memory_meaning == "allocated"
     assert measured.measured.peak_memory_bytes == 1.5 * 2**30

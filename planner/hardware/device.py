@@ -40,9 +40,7 @@ def memory_notes(accelerator: Accelerator, peak: EstimatedMemory) -> list[str]:
             f" {VISIBLE_SHARE:.1%} of {accelerator.memory_bytes / GIB:.0f} GiB"
         )
     if peak.value <= peak.capacity < peak.high:
-        notes.append(
-            "close to the memory limit: it may run out, and allocator retries can slow the step"
-        )
+        notes.append("close to the memory limit: allocator retries can slow the step")
     return notes
 
 

@@ -70,11 +70,22 @@ class FitsAnswer(FrozenModel):
     """Where `micro_batch` is from; "default" is 1, where the file names none either."""
     p_oom: float = 0.0
     """Chance of running out of memory, from 0 to 1."""
+    memory_is_short: bool = False
+    """Whether the step runs only because the allocator gives free segments back when the device is
+    full, which slows it: the peak is then all of the device."""
+    least_memory_bytes: float | None = None
+    """What the device must hold at the least, free segments given back whenever it is full; the
+    peak itself where that is far from running out."""
 
     @property
-    def is_risky(self) -> bool:
+    def may_run_out(self) -> bool:
         """Whether it fits with a larger chance of running out than a recommended plan may have."""
         return self.fits and self.p_oom > MOST_OOM
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it fits, but not as a recommended plan must: memory is short, or may run out."""
+        return self.may_run_out or (self.fits and self.memory_is_short)
 
 
 def fits(
@@ -139,11 +150,13 @@ def fits(
         frozen_precision=frozen_precision,
         micro_batch_source=_micro_batch_source(profile, micro_batch),
         p_oom=prediction.p_oom,
+        memory_is_short=prediction.tight,
+        least_memory_bytes=prediction.least_memory_bytes,
     )
 
 
 def _is_safe(prediction: Prediction) -> bool:
-    return prediction.fits and prediction.p_oom <= MOST_OOM
+    return prediction.fits and prediction.p_oom <= MOST_OOM and not prediction.tight
 
 
 def _micro_batch_source(profile: Profile, asked: int | None) -> MicroBatchSource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,10 @@ from .interval import safe_peak_bytes
 from .kept.model_cache import ModelCache
 from .setup import RECOMPUTE_MODES, recompute_policies, setup_residence, wire_bytes
 from .warm_up import warm_up_bytes
+
+CERTAIN_SHARE = 0.6
+"""Of the room: what usually takes less runs out once in 100,000, even with the largest error and
+margin that a layout has (`oom_margin`, `memory_sigma`)."""
 
 
 def memory_parts(cache: ModelCache, setup: Setup) -> RankMemory:
@@ -113,54 +117,61 @@ def _passes_held(setup: Setup) -> int:
     return max(2, setup.grad_accum) if keeps_gradients(setup) else setup.grad_accum
 
 
-def reserved_bytes(
-    cache: ModelCache, setup: Setup, allocated: float, room: float
-) -> tuple[float, bool]:
-    """Return (reserved bytes, whether memory is short) of a pool that has `room` bytes.
+@dataclass(frozen=True, kw_only=True)
+class PoolBytes:
+    """What the allocator takes from a device, and the least in which the step still runs."""
+
+    held: float
+    """Reserved at the peak on this very device, bytes."""
+    least: float
+    """Reserved at the least, every free segment given back as soon as memory runs out, bytes.
+
+    Where the step lies so far below the room that it cannot run out, that is not replayed and
+    this is `held`."""
+    is_short: bool
+    """Whether the allocator has to give segments back, which slows the step."""
+
+
+def pool_bytes(cache: ModelCache, setup: Setup, allocated: float, room: float) -> PoolBytes:
+    """Return what the pool takes of `room` bytes.
 
     With room enough the allocator keeps what it once took, before the step too; when it runs short
     it releases free segments and tries again, so that the step still runs in little more than it
     allocates.
     """
+    usual = _taken_bytes(cache, setup, allocated, tight=False)
+    if usual <= CERTAIN_SHARE * room:
+        return PoolBytes(held=usual, least=usual, is_short=False)
+    least = min(usual, _taken_bytes(cache, setup, allocated, tight=True))
+    held = usual if usual <= room else max(least, room)
+    return PoolBytes(held=held, least=least, is_short=usual > room)
+
+
+def _taken_bytes(cache: ModelCache, setup: Setup, allocated: float, *, tight: bool) -> float:
+    """Return bytes that the allocator takes: with room enough, or (tight) at the least."""
     cache = cache.with_frozen(setup.frozen_precision)
-
-    def ratio(*, tight: bool) -> float:
-        return _reserved_ratio(cache, setup, tight=tight)
-
-    before, fewer = warm_up_bytes(cache, setup), _quantised_bytes(cache, setup)
-    usual = max(before, (allocated + fewer) * ratio(tight=False) - fewer)
-    if usual <= room:
-        return usual, False
-    least = max(before, (allocated + fewer) * ratio(tight=True) - fewer)
-    return max(least, min(usual, room)), True
+    fewer = _quantised_bytes(cache, setup)
+    taken = (allocated + fewer) * _reserved_ratio(cache, setup, tight=tight) - fewer
+    return max(warm_up_bytes(cache, setup), taken)
 
 
 def is_roomy(cache: ModelCache, site: Site, setup: Setup, memory: RankMemory) -> bool:
     """Return whether the device holds what the allocator takes when it need not release any."""
-    reserved = _usually_reserved(cache, setup, memory)
+    reserved = _taken_bytes(cache, setup, memory.peak_bytes.item(), tight=False)
     return reserved + framework_of(site, setup) <= capacity_bytes(site.accelerator)
 
 
 def is_safe(
     cache: ModelCache, site: Site, setup: Setup, memory: RankMemory, *, max_oom: float
 ) -> bool:
-    """Return whether the device holds that, but for a chance of `max_oom` of running out."""
-    return safe_peak_bytes(
-        np.array(_usually_reserved(cache, setup, memory)),
-        framework_of(site, setup),
-        stack=setup.stack,
-        layout=setup.layout,
-        max_oom=max_oom,
-    ).item() <= capacity_bytes(site.accelerator)
-
-
-def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> float:
-    """Return bytes that the allocator takes when memory is plentiful."""
-    cache = cache.with_frozen(setup.frozen_precision)
-    fewer = _quantised_bytes(cache, setup)
-    ratio = _reserved_ratio(cache, setup, tight=False)
-    reserved = (memory.peak_bytes.item() + fewer) * ratio - fewer
-    return max(warm_up_bytes(cache, setup), reserved)
+    """Return whether the device holds a step but for a chance of `max_oom` of running out."""
+    framework, allocated = framework_of(site, setup), memory.peak_bytes.item()
+    capacity = capacity_bytes(site.accelerator)
+    pool = pool_bytes(cache, setup, allocated, capacity - framework)
+    safe = safe_peak_bytes(
+        np.array(pool.least), framework, stack=setup.stack, layout=setup.layout, max_oom=max_oom
+    )
+    return safe.item() <= capacity
 
 
 def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:

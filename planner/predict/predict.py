@@ -22,7 +22,7 @@ from .host_work import host_memory_of
 from .input_wait import after_waiting, input_wait_s, waiting_notes
 from .interval import memory_interval, oom_probability
 from .kept.model_cache import ModelCache
-from .peak_memory import framework_of, memory_parts, reserved_bytes
+from .peak_memory import framework_of, memory_parts, pool_bytes
 from .step_time import estimated_step_s, step_parts
 from .supported import refuse_unsupported
 
@@ -42,6 +42,9 @@ class Prediction:
     memory_breakdown_bytes: MemoryBreakdown
     peak_allocated_bytes: float
     peak_reserved_bytes: float
+    least_memory_bytes: float
+    """What the device must hold at the least, free segments given back whenever memory is short;
+    the peak itself where that is far from running out."""
     tight: bool
     """Whether the allocator would take more than the device has, if it did not release some."""
     mfu: float | None
@@ -107,7 +110,8 @@ def assemble(
     framework = framework_of(site, setup)
     capacity = capacity_bytes(device)
     room = capacity - framework
-    reserved, tight = reserved_bytes(cache, setup, allocated, room)
+    pool = pool_bytes(cache, setup, allocated, room)
+    reserved = pool.held
     peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
     step_s = total_s + (waited_s or 0.0)
     mfu, hfu = utilisation(cache, site, setup, step_s)
@@ -119,16 +123,17 @@ def assemble(
         memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved),
         peak_allocated_bytes=allocated,
         peak_reserved_bytes=reserved,
-        tight=tight,
+        least_memory_bytes=pool.least + framework,
+        tight=pool.is_short,
         mfu=mfu,
         hfu=hfu,
         bandwidth_share=bandwidth_share(cache, site, setup, step_s),
         p_oom=oom_probability(
-            reserved, framework, capacity_bytes=capacity, stack=setup.stack, layout=setup.layout
+            pool.least, framework, capacity_bytes=capacity, stack=setup.stack, layout=setup.layout
         ),
         notes=(
             *memory_notes(device, peak),
-            *([TIGHT_NOTE] if tight and reserved <= room else []),
+            *([TIGHT_NOTE] if pool.is_short and reserved <= room else []),
             *waiting_notes(cache.profile, site, waited_s),
             *([NF4_NOTE] if setup.frozen_precision == "nf4" else []),
             *_offload_notes(cache, site, setup, on_host),

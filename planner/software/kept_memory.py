@@ -11,10 +11,13 @@ from ..plan.setup import Date, Setup
 from .versions import ENGINE_IN_MEGATRON
 
 KEPT_LOGITS = "kept-logits"
+FREED_LOGITS = "freed-logits"
 FUSED_LOSS = "fused-cross-entropy"
 KEPT_GRADIENTS = "kept-gradients"
-"""Features, as run records name them. The last: gradients live on into the next step, because the
-loop never clears them, or because it writes zeros into them (`FREED_GRADIENTS`)."""
+"""Features, as run records name them. Logits are kept where a variable of the loop holds them until
+the next step makes others; gpuplan's own loops, which call a file's `compute_loss`, free them.
+Gradients are kept where they live on into the next step, because the loop never clears
+them, or because it writes zeros into them (`FREED_GRADIENTS`)."""
 
 
 def loss_of(stack: Stack, features: Collection[str] = ()) -> Loss:

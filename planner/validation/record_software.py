@@ -11,7 +11,7 @@ from ...catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute, S
 from ...profiles.records import RunRecord
 from ..plan.layout import Layout
 from ..plan.setup import Date
-from ..software.kept_memory import FUSED_LOSS, KEPT_GRADIENTS, KEPT_LOGITS
+from ..software.kept_memory import FREED_LOGITS, FUSED_LOSS, KEPT_GRADIENTS, KEPT_LOGITS
 from ..software.stack import casts_layers
 from ..software.versions import (
     BF16_GRADIENTS,
@@ -172,7 +172,8 @@ def features_of(
     """Return the features of a run, with those that its software has without saying so."""
     implied: dict[str, str] = {}
     if stack == "torch-eager":
-        implied[KEPT_LOGITS] = "a loop's variable holds them until the next step"
+        if FREED_LOGITS not in record.features:
+            implied[KEPT_LOGITS] = "a loop's variable holds them until the next step"
         if record.attention == "flash":
             implied[FUSED_LOSS] = "the flash-attn package has one"
     if stack == "torch-compile":

@@ -20,7 +20,7 @@ def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
     """Return the answer as lines; the first word is Yes or No."""
     lines = [*_verdict(answer, width), *_largest(answer), Text()]
     lines += memory_bars(answer.peak_memory_bytes, answer.memory_breakdown_bytes, width)
-    if answer.is_risky or not answer.fits:
+    if answer.is_doubtful or not answer.fits:
         lines += [Text(), *_remedies(answer)]
     if answer.notes:
         lines.append(Text())
@@ -31,15 +31,10 @@ def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
 
 
 def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
-    peak = answer.peak_memory_bytes
-    size = f"{format_gib(peak.value)} of {format_gib(peak.capacity)}"
-    difference = format_gib(abs(answer.spare_bytes))
-    word, style, rest = "No", "bold red", "too much"
-    if answer.fits:
-        word, style, rest = "Yes", "bold green", "to spare"
-    facts = f", it takes {size} on {answer.accelerator}: {difference} {rest}."
-    yield Text.assemble((word, "bold yellow" if answer.is_risky else style), facts)
-    if answer.is_risky:
+    word, style = ("Yes", "bold green") if answer.fits else ("No", "bold red")
+    style = "bold yellow" if answer.is_doubtful else style
+    yield Text.assemble((word, style), f", {_facts(answer)}")
+    if answer.may_run_out:
         chance = format_part(answer.p_oom)
         yield Text(
             f"It runs out of memory with a chance of {chance}: the peak is not known better."
@@ -58,6 +53,18 @@ def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
         yield Text(line, style="dim")
 
 
+def _facts(answer: FitsAnswer) -> str:
+    peak, least = answer.peak_memory_bytes, answer.least_memory_bytes
+    has = f"{format_gib(peak.capacity)} on {answer.accelerator}"
+    if answer.fits and answer.memory_is_short and least is not None:
+        return f"it needs {format_gib(least)} of {has}, but would take more: the pool runs full."
+    rest = "to spare" if answer.fits else "too much"
+    difference = f"{format_gib(abs(answer.spare_bytes))} {rest}"
+    if answer.fits and least is not None and peak.high > peak.capacity and least < peak.low:
+        difference += f", and could run in {format_gib(least)}"
+    return f"it takes {format_gib(peak.value)} of {has}: {difference}."
+
+
 _MICRO_BATCH_FROM = {
     "option": "",
     "file": " (the default of make_batch)",
@@ -72,18 +79,18 @@ def _largest(answer: FitsAnswer) -> Iterator[Text]:
     elif not answer.largest_is_safe:
         yield Text(f"No micro-batch fits as surely as a plan should; {largest:,} likely fits.")
     else:
-        surely = " as surely as a plan should" if answer.is_risky else ""
+        surely = " as surely as a plan should" if answer.is_doubtful else ""
         yield Text(f"Largest micro-batch that fits{surely}: {largest:,}.")
 
 
 def _remedies(answer: FitsAnswer) -> Iterator[Text]:
     if not answer.remedies:
-        surely = "" if not answer.is_risky else "more surely "
+        surely = "" if not answer.is_doubtful else "more surely "
         yield Text(
             f"Nothing that was tried makes it fit {surely}here; see `gpuplan estimate` for others."
         )
         return
-    how = "more surely with" if answer.is_risky else "with"
+    how = "more surely with" if answer.is_doubtful else "with"
     any_one = " any one of" if len(answer.remedies) > 1 else ""
     yield Text(f"It would fit {how}{any_one}", style="bold")
     widest = max(len(remedy.text) for remedy in answer.remedies)

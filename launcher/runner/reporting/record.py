@@ -88,7 +88,11 @@ def run_record(
         "optimizer": plan.get("optimizer") or optimizer_name(trainer.optimizer).lower(),
         "offload": False,
         "frozen_precision": execution.frozen_precision,
-        **({"features": ["reduce-bf16"]} if execution.reduce_dtype == "bf16" else {}),
+        # No variable of the loop holds the logits: `compute_loss` returns the loss alone.
+        "features": [
+            "freed-logits",
+            *(["reduce-bf16"] if execution.reduce_dtype == "bf16" else []),
+        ],
         **_measured(outcome, peaks),
         "assumed": [],
         "plan": plan.get("id"),

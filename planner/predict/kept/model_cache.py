@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from copy import copy
 from typing import TypeVar, cast
@@ -37,7 +38,7 @@ from .kept_values import KeptValues
 Array = np.ndarray
 Made = TypeVar("Made")
 
-TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
+TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12, 1.17, 1.23, 1.3, 1.4)
 """Pool sizes over the allocated peak that are tried when memory is short."""
 
 
@@ -289,14 +290,19 @@ class _Derived:
 def _least_ratio(
     trace: StepTrace, micro_batch: int, allocated: int, usual: float, keeps_gradients: bool
 ) -> float:
-    """Return the smallest tried pool, relative to the allocated peak, that the step runs in."""
-    for ratio in TIGHT_RATIOS:
-        if ratio >= usual:
-            break
+    """Return the smallest of some pools, relative to the allocated peak, that the step runs in.
+
+    Found by bisection: what runs in a pool runs in a larger one.
+    """
+    tried = [ratio for ratio in TIGHT_RATIOS if ratio < usual]
+
+    def runs(ratio: float) -> bool:
         try:
             limit = ratio * allocated
             replay(trace, micro_batch, limit_bytes=limit, keeps_gradients=keeps_gradients)
         except PoolExhaustedError:
-            continue
-        return ratio
-    return usual
+            return False
+        return True
+
+    found = bisect_left(tried, True, key=runs)
+    return tried[found] if found < len(tried) else usual

@@ -37,13 +37,13 @@ def test_what_may_run_out_of_memory_is_neither_the_largest_nor_a_remedy(
         return fits(small_decoder, device, precision="bf16-amp", micro_batch=size)
 
     largest = asked(1).largest_micro_batch
-    assert largest is not None and not asked(largest).is_risky and asked(largest).remedies == ()
+    assert largest is not None and not asked(largest).is_doubtful and asked(largest).remedies == ()
     coin = largest
     while asked(coin).fits:
         coin += max(1, largest // 100)
     coin -= max(1, largest // 100)
     tossed = asked(coin)
-    assert tossed.fits and tossed.is_risky and tossed.p_oom > 0.1
+    assert tossed.fits and tossed.is_doubtful and tossed.may_run_out and tossed.p_oom > 0.1
     assert tossed.largest_micro_batch == largest
     assert f"--micro-batch {largest}" in [one.text for one in tossed.remedies]
 
@@ -54,11 +54,11 @@ def test_the_largest_is_called_safe_only_where_it_is(
     model = make_rigid_decoder(layers=4, hidden=2048)
     device = load_catalogue().accelerators["A100-80GB-SXM"]
     roomy = fits(model, device, precision="fp32", micro_batch=1)
-    assert roomy.largest_is_safe and not roomy.is_risky
+    assert roomy.largest_is_safe and not roomy.is_doubtful
     needed = roomy.peak_memory_bytes.value
     tight = device.model_copy(update={"memory_visible_bytes": int(1.01 * needed)})
     answer = fits(model, tight, precision="fp32", micro_batch=1)
-    assert answer.is_risky and answer.largest_micro_batch is not None
+    assert answer.is_doubtful and answer.largest_micro_batch is not None
     assert not answer.largest_is_safe
 
 
@@ -78,7 +78,7 @@ def test_no_remedy_is_one_that_a_base_in_bf16_cannot_have(small_decoder: Profile
     device = load_catalogue().accelerators["A10G"]
     size = 10**6
     answer = fits(profile, device, precision="bf16-amp", micro_batch=size, frozen_precision="bf16")
-    assert not answer.fits or answer.is_risky
+    assert not answer.fits or answer.is_doubtful
     assert not any("--offload" in one.text or "fsdp" in one.text for one in answer.remedies)
 
 
@@ -91,5 +91,24 @@ def test_an_optimizer_without_temporaries_is_a_remedy(
     needed = fits(model, device, precision="fp32", micro_batch=1).peak_memory_bytes.value
     short = device.model_copy(update={"memory_visible_bytes": int(0.97 * needed)})
     answer = fits(model, short, precision="fp32", micro_batch=1)
-    assert not answer.fits or answer.is_risky
+    assert not answer.fits or answer.is_doubtful
     assert answer.remedies[0].text == FUSED == "fused=True in the file's optimizer"
+
+
+def test_memory_that_the_allocator_can_give_back_is_not_run_out_of(small_decoder: Profile) -> None:
+    """66 GiB were needed, 92 taken with room: on 80 GB "a chance of 50 %" was said, always."""
+    device = load_catalogue().accelerators["A100-40GB-SXM"]
+
+    def asked(size: int) -> FitsAnswer:
+        return fits(small_decoder, device, precision="bf16-amp", micro_batch=size)
+
+    largest = asked(1).largest_micro_batch or 0
+    sizes = [largest + one * max(1, largest // 100) for one in range(1, 12)]
+    short = [one for one in map(asked, sizes) if one.fits and one.memory_is_short]
+    assert short, "no size fills the pool"
+    for one in short:
+        assert one.least_memory_bytes is not None
+        peak = one.peak_memory_bytes
+        assert one.least_memory_bytes <= peak.value == peak.capacity
+        assert one.is_doubtful and one.p_oom <= 0.5 + 1e-6
+    assert [one.p_oom for one in short] == sorted(one.p_oom for one in short)
