@@ -200,9 +200,12 @@ def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf, max_oom: f
 
 
 def _is_as_promised(plan: Plan, candidate: Candidate, max_oom: float) -> bool:
-    """Return whether the exact check left a candidate as it was."""
+    """Return whether the exact check left a candidate as it was, or a run of it was measured."""
     is_safe = plan.p_oom is None or plan.p_oom <= max_oom
-    return is_safe and plan.step_time_s.value <= AS_PROMISED * candidate.step_s
+    step = plan.step_time_s
+    # One that was measured to be slower stays: its relatives are predicted too fast as well.
+    is_known = step.basis == "measured"
+    return is_safe and (is_known or step.value <= AS_PROMISED * candidate.step_s)
 
 
 def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:
