@@ -94,13 +94,15 @@ def _of_run(run: str, form: str, out_file: str | None) -> str:
     from ... import api
     from ..render.runs.actuals import render_lines, render_markdown
     from ..render.text.columns import to_text
+    from ..render.text.folded import folded
 
     answer = api.actuals(run)
     if form == "json":
         return answer.model_dump_json(indent=2) + "\n"
     if form == "markdown":
         return render_markdown(answer)
-    return to_text(render_lines(answer), colour=screen_for(out_file).color)
+    screen = screen_for(out_file)
+    return to_text(folded(render_lines(answer), screen.width), colour=screen.color)
 
 
 def _imported(
@@ -109,6 +111,7 @@ def _imported(
     from ... import api
     from ..render.runs.billing import render_lines, render_markdown
     from ..render.text.columns import to_text
+    from ..render.text.folded import folded
 
     if not files:
         said = "No bill is given."
@@ -120,4 +123,5 @@ def _imported(
         return answer.model_dump_json(indent=2) + "\n"
     if form == "markdown":
         return render_markdown(answer)
-    return to_text(render_lines(answer), colour=screen_for(out_file).color)
+    screen = screen_for(out_file)
+    return to_text(folded(render_lines(answer), screen.width), colour=screen.color)

@@ -134,6 +134,7 @@ def _rendered(answer: Advice, form: str, asked: AdviseOptions) -> str:
         return answer.model_dump_json() + "\n"
     from ..render.plans.advise import advice_markdown, render_advice
     from ..render.text.columns import comfortable, to_text
+    from ..render.text.folded import folded
     from ..terminal.output import screen_for
 
     top = DEFAULT_TOP if asked.top is None else asked.top
@@ -142,4 +143,4 @@ def _rendered(answer: Advice, form: str, asked: AdviseOptions) -> str:
         return advice_markdown(answer, most=most)
     screen = screen_for(asked.out_file)
     lines = render_advice(answer, most=most, width=comfortable(screen.width))
-    return to_text(lines, colour=screen.color)
+    return to_text(folded(lines, screen.width), colour=screen.color)

@@ -117,9 +117,11 @@ def _limit(answer: Difference, change: Change) -> Decimal:
 def _rendered(answer: Difference, form: str, out_file: str | None) -> str:
     from ..render.difference import render_lines, render_markdown
     from ..render.text.columns import to_text
+    from ..render.text.folded import folded
 
     if form == "json":
         return answer.model_dump_json(indent=2) + "\n"
     if form == "markdown":
         return render_markdown(answer)
-    return to_text(render_lines(answer), colour=screen_for(out_file).color)
+    screen = screen_for(out_file)
+    return to_text(folded(render_lines(answer), screen.width), colour=screen.color)

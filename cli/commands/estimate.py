@@ -173,6 +173,7 @@ def _rendered(
         return render_markdown(answer)
     from ..render.plans.estimate import note_lines, render_estimate, room_beside
     from ..render.text.columns import comfortable, to_text
+    from ..render.text.folded import folded
     from ..terminal.output import screen_for
 
     screen = screen_for(asked.out_file)
@@ -189,13 +190,13 @@ def _rendered(
             ),
             *render_ways(answer, width=width),
         ]
-        return to_text(lines, colour=screen.color)
+        return to_text(folded(lines, screen.width), colour=screen.color)
     from ... import api
     from ..render.plans.explain import render_plan
 
     sources = api.sources(plan, offers=asked.offers, curves=given_curves(asked.curves))
     lines = render_plan(plan, answer, sources=sources, width=width)
-    return to_text(lines, colour=screen.color)
+    return to_text(folded(lines, screen.width), colour=screen.color)
 
 
 def _draw(inputs: Inputs, question: Question, answer: Estimate, asked: EstimateOptions) -> None:

@@ -150,7 +150,11 @@ def _rendered(answer: FitsAnswer, form: str, out_file: str | None) -> str:
         return answer.model_dump_json() + "\n"
     from ..render.plans.fits import render_fits
     from ..render.text.columns import comfortable, to_text
+    from ..render.text.folded import folded
     from ..terminal.output import screen_for
 
     screen = screen_for(out_file)
-    return to_text(render_fits(answer, width=comfortable(screen.width)), colour=screen.color)
+    return to_text(
+        folded(render_fits(answer, width=comfortable(screen.width)), screen.width),
+        colour=screen.color,
+    )

@@ -50,6 +50,7 @@ def command(**options: Any) -> None:
     from ... import api
     from ..render.plans.plans import render_kept, render_kept_csv, render_kept_markdown
     from ..render.text.columns import comfortable, to_text
+    from ..render.text.folded import folded
     from ..terminal.output import chosen_format, screen_for, write_output
 
     asked = PlansOptions(**options)
@@ -70,4 +71,4 @@ def command(**options: Any) -> None:
         return
     screen = screen_for(out_file)
     lines = render_kept(estimates, top=asked.top, width=comfortable(screen.width))
-    write_output(to_text(lines, colour=screen.color), out_file)
+    write_output(to_text(folded(lines, screen.width), colour=screen.color), out_file)

@@ -129,6 +129,7 @@ def _measured(model: str, asked: ProfileOptions, form: str) -> str:
     from ...profiles.user_model.spec import parse_params
     from ..render.measure import render_measured
     from ..render.text.columns import to_text
+    from ..render.text.folded import folded
 
     request = MeasureRequest(
         device=asked.device,
@@ -153,7 +154,8 @@ def _measured(model: str, asked: ProfileOptions, form: str) -> str:
         )
     if form == "json":
         return measured.model_dump_json() + "\n"
-    return to_text(render_measured(measured), colour=screen_for(asked.out_file).color)
+    screen = screen_for(asked.out_file)
+    return to_text(folded(render_measured(measured), screen.width), colour=screen.color)
 
 
 def _traced(model: str, asked: ProfileOptions, form: str) -> str:
@@ -161,7 +163,8 @@ def _traced(model: str, asked: ProfileOptions, form: str) -> str:
     from ... import api
     from ...profiles.user_model.spec import parse_params
     from ..render.profile import render_profile
-    from ..render.text.columns import to_text
+    from ..render.text.columns import comfortable, to_text
+    from ..render.text.folded import folded
 
     quiet = asked.quiet
     with progress(f"Tracing {model} …", quiet=quiet) as say, warnings_to_stderr(quiet=quiet):
@@ -190,4 +193,8 @@ def _traced(model: str, asked: ProfileOptions, form: str) -> str:
         recompute=asked.recompute,
         model=spec,
     )
-    return to_text(render_profile(traced, step), colour=screen_for(asked.out_file).color)
+    screen = screen_for(asked.out_file)
+    return to_text(
+        folded(render_profile(traced, step, width=comfortable(screen.width)), screen.width),
+        colour=screen.color,
+    )

@@ -21,6 +21,7 @@ def command(plan_id: str | None, form: str | None, out_file: str | None, quiet: 
     from ... import api
     from ..render.plans.explain import render_plan
     from ..render.text.columns import comfortable, to_text
+    from ..render.text.folded import folded
     from ..terminal.output import chosen_format, screen_for, write_output
 
     kept = api.kept_plan(plan_id)
@@ -41,4 +42,4 @@ def command(plan_id: str | None, form: str | None, out_file: str | None, quiet: 
         sources=api.sources(kept.plan),
         width=comfortable(screen.width),
     )
-    write_output(to_text(lines, colour=screen.color), out_file)
+    write_output(to_text(folded(lines, screen.width), colour=screen.color), out_file)

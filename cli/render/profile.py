@@ -11,7 +11,7 @@ from ...catalog.text.quantity import format_bytes, format_count, format_part, fo
 from ...profiles.analysis.caching_allocator import MemoryReplay
 from ...profiles.analysis.costliest_kernels import KernelCost
 from ...profiles.profile import CATEGORIES, BlockGroup, Profile
-from .text.columns import Align, aligned, column_widths
+from .text.columns import Align, aligned, column_widths, total_width
 from .text.notes import joined_notes
 
 LABEL_WIDTH = 13
@@ -33,6 +33,11 @@ _COLUMNS: tuple[tuple[str, Align], ...] = (
     ("traffic", "right"),
     ("share", "right"),
 )
+LEAVE_FIRST = ("traffic", "FLOPs", "pass", "kernel", "runs")
+"""Columns that leave a narrow screen, in this order."""
+FEWEST_FACTS = 2
+"""Of a group of blocks."""
+MARGIN = "  "
 LONGEST_MODULE = 30
 _WHEN = {
     "forward": "in the forward pass",
@@ -42,18 +47,21 @@ _WHEN = {
 }
 
 
-def render_profile(profile: Profile, step: StepSummary) -> list[Text]:
-    """Return the lines of `gpuplan profile`: the model, and one step of it."""
+def render_profile(profile: Profile, step: StepSummary, *, width: int) -> list[Text]:
+    """Return the lines of `gpuplan profile`: the model, and one step of it.
+
+    Tables leave columns out that a screen of this width has no room for.
+    """
     asked = f"micro-batch {step.micro_batch} · {step.precision}"
     asked += f" · frozen {step.frozen_precision}" if step.frozen_precision else ""
     asked += f" · recompute {step.recompute}" if step.recompute != "none" else ""
     lines = [*_model(profile), Text()]
-    lines += [*_blocks(profile.blocks), Text()] if profile.blocks else []
+    lines += [*_blocks(profile.blocks, width), Text()] if profile.blocks else []
     lines += [Text(f"Memory of one step · {asked}", "bold")]
     lines += [*_memory(step.memory, step.peak_phase), Text()]
     lines += [Text(f"Costliest kernels of one step · {asked}", "bold")]
     lines += [Text(_order(step), "dim")]
-    lines += _kernels(step.kernels, step.device_s)
+    lines += _kernels(step.kernels, step.device_s, width)
     notes = [Text(f"Note: {note}", "dim") for note in joined_notes(profile.notes)]
     return [*lines, Text(), *notes] if notes else lines
 
@@ -105,9 +113,9 @@ def _trainable(profile: Profile) -> str:
     return f" · {profile.trainable_parameters:,} trainable ({shown})"
 
 
-def _blocks(blocks: Sequence[BlockGroup]) -> Iterable[Text]:
+def _blocks(blocks: Sequence[BlockGroup], width: int) -> Iterable[Text]:
     yield Text("Blocks that repeat", "bold")
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"{block.count} × {block.class_name}",
             block.name,
@@ -116,9 +124,12 @@ def _blocks(blocks: Sequence[BlockGroup]) -> Iterable[Text]:
         )
         for block in blocks
     ]
+    aligns: tuple[Align, ...] = ("left", "left", "right", "right")
+    while len(MARGIN) + total_width(column_widths(rows)) > width and len(rows[0]) > FEWEST_FACTS:
+        rows = [row[:-1] for row in rows]
     widths = column_widths(rows)
     for row in rows:
-        yield Text(f"  {aligned(row, widths, ('left', 'left', 'right', 'right'))}")
+        yield Text(f"{MARGIN}{aligned(row, widths, aligns[: len(row)])}")
 
 
 def _memory(memory: MemoryReplay, peak_phase: str | None) -> Iterable[Text]:
@@ -152,14 +163,19 @@ def _order(step: StepSummary) -> str:
     )
 
 
-def _kernels(kernels: Sequence[KernelCost], step_s: float) -> Iterable[Text]:
-    rows = [_kernel_row(kernel, step_s) for kernel in kernels]
-    headings = [heading for heading, _ in _COLUMNS]
-    widths = column_widths([headings, *rows])
-    aligns: list[Align] = [align for _, align in _COLUMNS]
-    yield Text(f"  {aligned(headings, widths, aligns)}", "dim")
-    for row in rows:
-        yield Text(f"  {aligned(row, widths, aligns)}")
+def _kernels(kernels: Sequence[KernelCost], step_s: float, width: int) -> Iterable[Text]:
+    every = [[heading for heading, _ in _COLUMNS]]
+    every += [_kernel_row(kernel, step_s) for kernel in kernels]
+    widths = column_widths(every)
+    shown = list(range(len(_COLUMNS)))
+    for heading in LEAVE_FIRST:
+        if len(MARGIN) + total_width([widths[i] for i in shown]) <= width:
+            break
+        shown = [i for i in shown if _COLUMNS[i][0] != heading]
+    aligns: list[Align] = [_COLUMNS[i][1] for i in shown]
+    for place, row in enumerate(every):
+        cells = aligned([row[i] for i in shown], [widths[i] for i in shown], aligns)
+        yield Text(f"{MARGIN}{cells}", "" if place else "dim")
 
 
 def _kernel_row(kernel: KernelCost, step_s: float) -> list[str]:

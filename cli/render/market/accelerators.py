@@ -199,11 +199,11 @@ def _units(sheet: AcceleratorSheet) -> str:
 _SELLER_COLUMNS = [
     Column("provider"),
     Column("per node"),
-    Column("regions", right=True),
+    Column("regions", right=True, from_width=70),
     Column("$/h", right=True),
     Column("spot $/h", right=True),
     Column("lowest at", shrink=True),
-    Column("launch"),
+    Column("launch", from_width=64),
 ]
 
 

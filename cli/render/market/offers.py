@@ -34,7 +34,7 @@ def render_offers(listed: OfferList, form: str, screen: Screen) -> str:
 
 _COLUMNS = [
     Column("provider"),
-    Column("region"),
+    Column("region", from_width=64),
     Column("instance", shrink=True),
     Column("accelerators", shrink=True),
     Column("$/h", right=True),

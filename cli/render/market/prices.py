@@ -22,8 +22,8 @@ def render_snapshot(snapshot: PriceSnapshot | None, form: str, screen: Screen) -
         return to_json(state_of(snapshot)) if snapshot else "null\n"
     if snapshot is None:
         return (
-            "No prices of your own: estimates take those of the package"
-            " (gpuplan offers says their dates).\n"
+            "No prices of your own: estimates take those of the package\n"
+            "(gpuplan offers says their dates).\n"
             "Next: gpuplan prices refresh\n"
         )
     grid = Grid(_STATE_COLUMNS, [_state_cells(one) for one in snapshot.providers])

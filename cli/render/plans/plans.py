@@ -12,13 +12,15 @@ from rich.text import Text
 from ....catalog.text.quantity import UNKNOWN
 from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Plan
-from ..text.columns import Align, aligned, column_widths, packed
+from ..text.columns import Align, aligned, column_widths, packed, total_width
 from ..text.grid import Column, Grid, markdown_table
 from ..text.wording import describe_cost, per_million
 from .csv import ASKED_COLUMNS, asked_cells, csv_cell
 
 NONE_KEPT = "No estimate is kept yet. Next: gpuplan estimate model.py --tokens 10B"
 MARKDOWN_COLUMNS = [Column(name) for name in ("plan", "rent", "on", "time and cost", "layout")]
+MARGIN = "  "
+UNDER_DEVICES = 14
 ALIGNS: tuple[Align, ...] = ("left", "left", "left")
 
 
@@ -82,11 +84,16 @@ def _plans(estimate: Estimate, top: int, width: int) -> Iterator[Text]:
     plans = estimate.plans[:top]
     if not plans:
         return
-    rows = [(plan.id, plan.devices, _price(plan)) for plan in plans]
+    rows: list[tuple[str, ...]] = [(plan.id, plan.devices, _price(plan)) for plan in plans]
+    is_narrow = len(MARGIN) + total_width(column_widths(rows)) > width
+    if is_narrow:
+        rows = [row[:2] for row in rows]
     widths = column_widths(rows)
     for plan, row in zip(plans, rows, strict=True):
-        yield Text(f"  {aligned(row, widths, ALIGNS)}")
-        for line in packed([plan.place, plan.string], width=width, indent=14):
+        yield Text(f"{MARGIN}{aligned(row, widths, ALIGNS[: len(row)])}")
+        if is_narrow:
+            yield Text(f"{' ' * UNDER_DEVICES}{_price(plan)}")
+        for line in packed([plan.place, plan.string], width=width, indent=UNDER_DEVICES):
             yield Text(line, style="dim")
     if len(estimate.plans) > len(plans):
         yield Text(f"  and {len(estimate.plans) - len(plans):,} more", style="dim")

@@ -45,7 +45,7 @@ def test_golden_outputs(gpuplan, golden, monkeypatch, name, words):
     golden(GOLDEN / name, gpuplan(*words).out)
 
 
-@pytest.mark.parametrize("columns", [72, 80, 100, 120, 160])
+@pytest.mark.parametrize("columns", [60, 72, 80, 100, 120, 160])
 @pytest.mark.parametrize("words", [["gpus"], ["offers"], ["offers", "--accelerator", "H100:8"]])
 def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
     gpuplan, monkeypatch, columns, words
@@ -55,6 +55,13 @@ def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
     assert max(map(len, lines)) <= columns
     rows = lines[1 : lines.index("")]
     assert not any(cell.endswith("…") and cell[0].isdigit() for r in rows for cell in r.split()[3:])
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_sellers_of_a_device_fit_on_a_narrow_screen(gpuplan, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = gpuplan("gpus", "H100").out.splitlines()
+    assert max(map(len, lines[lines.index("") :])) <= columns
 
 
 def test_numbers_stand_right_aligned(gpuplan):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from answers import make_estimate, make_plan, make_ranked_estimate, make_unworked_estimate
+from rich.cells import cell_len
 
 from gpuplan import api
 from gpuplan.cli.main import run
@@ -37,6 +38,17 @@ def test_the_list(width: int, golden: Callable[[Path, str], None]) -> None:
     lines = render_kept([make_ranked_estimate(), older, make_estimate()], top=2, width=width)
     assert max(line.cell_len for line in lines) <= width
     golden(GOLDEN / f"plans-{width}.txt", to_text(lines, colour=False))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.parametrize("words", [["plans"], ["show"]])
+def test_no_line_is_wider_than_the_screen(
+    kept: Estimate, words: list[str], columns: int, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ids = [kept.plans[0].id] if words == ["show"] else []
+    assert run([*words, *ids]) == 0
+    assert max(map(cell_len, capsys.readouterr().out.splitlines())) <= columns
 
 
 def test_nothing_kept_says_what_to_do(capsys) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from gpuplan.catalog.text.quantity import format_bytes
 from gpuplan.cli.main import run
@@ -17,7 +18,9 @@ GPT2_PARAMETERS = 124_439_808
 
 
 @pytest.mark.slow
-def test_gpt2_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_gpt2_as_a_table_and_as_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = str(EXAMPLES / "gpt2.py")
     assert run(["profile", model, "--param", "layers=2", "--micro-batch", "4"]) == 0
     table = capsys.readouterr().out
@@ -39,6 +42,14 @@ def test_gpt2_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str], tmp_pat
     assert shares == sorted(shares, reverse=True)
     # AdamW has no FLOPs, and takes longer than most products.
     assert any("optimizer" in line for line in kernels[:5])
+
+    for columns in (60, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run(["profile", model, "--param", "layers=2", "--micro-batch", "4"]) == 0
+        narrow = capsys.readouterr().out
+        assert max(map(cell_len, narrow.splitlines())) <= columns
+        assert "4096×50257×768" in narrow, "columns leave, and what a product is stays"
+    monkeypatch.delenv("COLUMNS")
 
     out_file = tmp_path / "gpt2.json"
     arguments = ["profile", model, "--param", "layers=2", "--out-file", str(out_file)]
