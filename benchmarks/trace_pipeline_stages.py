@@ -2,7 +2,7 @@
 
 As `trace_fully_shard.py`, for one rank of one pipeline stage as the runner builds it: blocks and
 root sharded over the data ranks, torch's own schedule, the runner's receive buffers. The planner's
-formulas (planner/memory/whole_stages.py) are tested against these files.
+formulas (planner/memory/stages/whole.py) are tested against these files.
 
     python benchmarks/trace_pipeline_stages.py                # rewrite every golden file
     python benchmarks/trace_pipeline_stages.py stage1of4-8 --out-dir /tmp/golden
@@ -33,7 +33,7 @@ from trace_fully_shard import StepTrace, is_tensor, local, write_golden
 from gpuplan.examples import decoder
 from gpuplan.launcher.runner.pipeline.receiving import ReceivingStage
 
-GOLDEN = Path(__file__).parents[1] / "tests" / "planner" / "memory" / "stages_golden"
+GOLDEN = Path(__file__).parents[1] / "tests" / "planner" / "memory" / "stages" / "golden"
 PARAMS: dict[str, Any] = {
     "layers": 8,
     "hidden": 512,

@@ -19,7 +19,7 @@ from ..plan.layout import Layout
 from ..software.state_bytes import AS_TRACED, StateScale
 from .no_sync import kept_gradient_bytes, unsynced_buffer_bytes
 from .plateaus import Array, Envelope
-from .whole_stages import gathered_bytes, reduced_bytes
+from .stages.whole import gathered_bytes, reduced_bytes
 
 DDP_BUCKET_BYTES = 25 * 2**20
 """torch DistributedDataParallel's default `bucket_cap_mb`."""

@@ -13,8 +13,8 @@ from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..memory.no_sync import NO_SYNC
 from ..memory.rank_memory import RankMemory
-from ..memory.sent_between_stages import sent_bytes
-from ..memory.stage_memory import checked_stages, stage_memories
+from ..memory.stages.memory import checked_stages, stage_memories
+from ..memory.stages.sent import sent_bytes
 from ..offload.host_copies import state_on_device
 from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_trace import Split, SplitTrace

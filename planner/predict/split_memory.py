@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..memory.split_peaks import Shards, peak_bytes
-from ..memory.stage_memory import checked_stages
-from ..memory.stage_shapes import stage_shapes
-from ..memory.stage_stream import streams_of
-from ..memory.stage_tables import Stages
-from ..memory.whole_stages import gradient_share
+from ..memory.stages.memory import checked_stages
+from ..memory.stages.shapes import stage_shapes
+from ..memory.stages.split_peaks import Shards, peak_bytes
+from ..memory.stages.stream import streams_of
+from ..memory.stages.tables import Stages
+from ..memory.stages.whole import gradient_share
 from ..parallelism.legal_layouts import Shape
 from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_parameters import expert_data_layout

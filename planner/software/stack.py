@@ -60,7 +60,7 @@ class StackFacts:
 def runs_torch_pipelines(stack: Stack) -> bool:
     """Return whether pipeline stages run under torch.distributed.pipelining.
 
-    Beside them FSDP gathers and reduces once a step (`planner/memory/whole_stages.py`).
+    Beside them FSDP gathers and reduces once a step (`planner/memory/stages/whole.py`).
     """
     return stack.startswith("torch")
 

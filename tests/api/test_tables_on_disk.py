@@ -32,7 +32,7 @@ def test_other_code_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tables_on_disk, "_PACKAGE", tmp_path)
     assert tables_on_disk._code.__wrapped__() == here
     for name in (
-        "planner/memory/stage_stream.py",
+        "planner/memory/stages/stream.py",
         "planner/data/constants.toml",
         "catalog/data/accelerators.csv",
     ):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...memory.framework_memory import communicators
-from ...memory.split_peaks import Shards
+from ...memory.stages.split_peaks import Shards
 from ...parallelism.legal_layouts import Limits, Shape, legal_shapes, shardings
 from ...parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
 from ...plan.layout import Layout

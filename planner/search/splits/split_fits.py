@@ -9,7 +9,7 @@ import numpy as np
 from ...hardware.cluster import Site
 from ...hardware.device import capacity_bytes
 from ...memory.framework_memory import COMMUNICATOR_BYTES, framework_bytes
-from ...memory.sent_between_stages import sent_bytes
+from ...memory.stages.sent import sent_bytes
 from ...offload.host_memory import kept_bytes
 from ...plan.layout import Layout
 from ...plan.setup import Setup

@@ -16,12 +16,12 @@ from itertools import groupby
 
 import numpy as np
 
-from ...profiles.profile import StepTrace
-from ..parallelism.pipeline_chunks import chunk_sizes
-from ..parallelism.pipeline_stages import stage_of_instances
-from ..plan.layout import Layout
-from .stage_plateaus import Sizes, StageShape, sizes_of, stage_shape
-from .stage_stream import Streams
+from ....profiles.profile import StepTrace
+from ...parallelism.pipeline_chunks import chunk_sizes
+from ...parallelism.pipeline_stages import stage_of_instances
+from ...plan.layout import Layout
+from .plateaus import Sizes, StageShape, sizes_of, stage_shape
+from .stream import Streams
 
 Array = np.ndarray
 

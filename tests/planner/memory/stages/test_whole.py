@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gpuplan.planner.memory.rank_memory import RankMemory
-from gpuplan.planner.memory.sent_between_stages import sent_bytes
-from gpuplan.planner.memory.stage_memory import checked_stages, stage_memories, stage_units
-from gpuplan.planner.memory.whole_stages import gathered_bytes, gradient_share
+from gpuplan.planner.memory.stages.memory import checked_stages, stage_memories, stage_units
+from gpuplan.planner.memory.stages.sent import sent_bytes
+from gpuplan.planner.memory.stages.whole import gathered_bytes, gradient_share
 from gpuplan.planner.parallelism.fsdp import REDUCE_BYTES, units_of
 from gpuplan.planner.parallelism.rank_parameters import RankUnits, rank_units
 from gpuplan.planner.parallelism.rank_trace import Split, split_trace
@@ -25,8 +25,8 @@ from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-ROOT = Path(__file__).parents[3]
-GOLDEN = Path(__file__).parent / "stages_golden"
+ROOT = Path(__file__).parents[4]
+GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.json"))
 
 

@@ -13,8 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from ..parallelism.fsdp import Moment
-from .stage_stream import GROUPS, Storages
+from ...parallelism.fsdp import Moment
+from .stream import GROUPS, Storages
 
 Array = np.ndarray
 

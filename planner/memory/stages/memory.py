@@ -15,18 +15,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...profiles.profile import Profile
-from ..parallelism.fsdp import Unit
-from ..parallelism.pipeline_stages import in_flight, stage_of_instances
-from ..parallelism.rank_parameters import RankUnits, data_layout
-from ..parallelism.rank_trace import SplitTrace
-from ..plan.layout import Layout
-from ..software.state_bytes import StateScale
-from .plateaus import Envelope
-from .rank_memory import RankMemory, rank_memory
-from .stage_plateaus import sizes_of, stage_shape
-from .stage_stream import streams_of
-from .whole_stages import gradient_share
+from ....profiles.profile import Profile
+from ...parallelism.fsdp import Unit
+from ...parallelism.pipeline_stages import in_flight, stage_of_instances
+from ...parallelism.rank_parameters import RankUnits, data_layout
+from ...parallelism.rank_trace import SplitTrace
+from ...plan.layout import Layout
+from ...software.state_bytes import StateScale
+from ..plateaus import Envelope
+from ..rank_memory import RankMemory, rank_memory
+from .plateaus import sizes_of, stage_shape
+from .stream import streams_of
+from .whole import gradient_share
 
 Array = np.ndarray
 

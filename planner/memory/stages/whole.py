@@ -9,7 +9,7 @@ parameters of its stage holds, beside its shards,
     w·N gathered + r·N gradients + w·(the gradients that the running backward pass has made)
 
 with w bytes per gathered parameter and r per reduced gradient; checked against a trace of it
-(tests/planner/memory/test_whole_stages.py).
+(tests/planner/memory/stages/test_whole.py).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..parallelism.fsdp import Unit
-from ..parallelism.pipeline_stages import in_groups
-from ..parallelism.rank_parameters import RankUnits
-from ..plan.layout import Layout
+from ...parallelism.fsdp import Unit
+from ...parallelism.pipeline_stages import in_groups
+from ...parallelism.rank_parameters import RankUnits
+from ...plan.layout import Layout
 
 Array = np.ndarray
 

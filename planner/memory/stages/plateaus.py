@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..growth import grown
-from .plateaus import ALLOCATION_GRAIN_BYTES, Envelope
-from .stage_cuts import Cut, Plateaus, cut_of
-from .stage_stream import GROUPS, Streams
+from ...growth import grown
+from ..plateaus import ALLOCATION_GRAIN_BYTES, Envelope
+from .cuts import Cut, Plateaus, cut_of
+from .stream import GROUPS, Streams
 
 Array = np.ndarray
 

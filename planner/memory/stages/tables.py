@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ...profiles.profile import Profile
-from ..parallelism.fsdp import Moment, Unit
-from ..parallelism.rank_parameters import RankUnits
-from ..software.state_bytes import StateScale
-from .rank_memory import REDUCE_BYTES, units_by_name
-from .stage_memory import group_names, profile_keeps_fp32, stage_units
-from .stage_plateaus import StageShape
+from ....profiles.profile import Profile
+from ...parallelism.fsdp import Moment, Unit
+from ...parallelism.rank_parameters import RankUnits
+from ...software.state_bytes import StateScale
+from ..rank_memory import REDUCE_BYTES, units_by_name
+from .memory import group_names, profile_keeps_fp32, stage_units
+from .plateaus import StageShape
 
 Array = np.ndarray
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpuplan.planner.memory.rank_memory import RankMemory, rank_memory
-from gpuplan.planner.memory.stage_memory import stage_envelope, stage_memories
+from gpuplan.planner.memory.stages.memory import stage_envelope, stage_memories
 from gpuplan.planner.parallelism.fsdp import units_of
 from gpuplan.planner.parallelism.rank_parameters import RankUnits, rank_units
 from gpuplan.planner.parallelism.rank_trace import Split, split_trace

@@ -4,8 +4,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from gpuplan.planner.memory.stage_plateaus import Sizes, sizes_of, stage_shape
-from gpuplan.planner.memory.stage_stream import Streams, streams_of
+from gpuplan.planner.memory.stages.plateaus import Sizes, sizes_of, stage_shape
+from gpuplan.planner.memory.stages.stream import Streams, streams_of
 from gpuplan.planner.parallelism.pipeline_stages import stage_of_instances
 from gpuplan.planner.parallelism.rank_trace import Split, split_trace
 from gpuplan.planner.plan.layout import Layout

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..parallelism.fsdp import Made, Sharding, Unit, buffer_bytes
-from ..software.state_bytes import StateScale
-from .rank_memory import DDP_BUCKET_BYTES
-from .stage_memory import group_names
-from .stage_tables import Stages
+from ...parallelism.fsdp import Made, Sharding, Unit, buffer_bytes
+from ...software.state_bytes import StateScale
+from ..rank_memory import DDP_BUCKET_BYTES
+from .memory import group_names
+from .tables import Stages
 
 Array = np.ndarray
 

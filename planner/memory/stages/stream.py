@@ -13,11 +13,11 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ...profiles.profile import CATEGORIES
-from ..parallelism.fsdp import Moment
-from ..parallelism.rank_trace import SplitTrace
-from ..parallelism.sequence_parallel import with_gathered
-from .plateaus import moments_of, rounded, with_kept
+from ....profiles.profile import CATEGORIES
+from ...parallelism.fsdp import Moment
+from ...parallelism.rank_trace import SplitTrace
+from ...parallelism.sequence_parallel import with_gathered
+from ..plateaus import moments_of, rounded, with_kept
 
 Array = np.ndarray
 
