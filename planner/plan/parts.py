@@ -339,6 +339,9 @@ class WholeJob(FrozenModel):
     spot_total_usd: Usd | None = None
     """The same with what is surely paid beside such machines and whose price is known: SkyPilot's
     controller for one. None in plans of versions that did not count it."""
+    on_demand_usd: Usd | None = None
+    """US dollars of the job of a spot plan on the same machines on demand, with what is surely paid
+    beside them; None where that price is not known, or it is no spot plan."""
     spot_price: SpotPriceRange | None = None
     """How far the price of a spot plan moves, which its interval holds; None where that is not
     known, or it is no spot plan."""

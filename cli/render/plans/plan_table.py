@@ -21,11 +21,18 @@ from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Plan
 from ..text.columns import GAP, Align, column_widths, cut, padded, total_width
 from ..text.energy import CARBON_HEADING, carbon_cell
-from ..text.wording import describe_spot, describe_use, per_million, unknown_spot
+from ..text.wording import (
+    describe_on_demand,
+    describe_spot,
+    describe_use,
+    per_million,
+    unknown_spot,
+)
 from .short_cells import (
     need_regions,
     short_cost,
     short_devices,
+    short_on_demand,
     short_place,
     short_place_anywhere,
     short_place_region_first,
@@ -64,6 +71,7 @@ def plan_columns(answer: Estimate) -> list[Column]:
     max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
     # Bought on the spot market, the price of a plan is that of the market already.
     only_spot = all(plan.offer.purchase == "spot" for plan in answer.plans)
+    has_on_demand = any(describe_on_demand(plan) != UNKNOWN for plan in answer.plans)
     risks = any(_risk(plan, max_oom) for plan in answer.plans)
     positions = {plan.position for plan in answer.plans}
     what, _ = per_million(answer.plans[0])
@@ -91,12 +99,18 @@ def plan_columns(answer: Estimate) -> list[Column]:
     ]
     if any(plan.run for plan in answer.plans):
         spot = Column(heading="spot", cell=describe_spot, gives_way=5, shorter=(short_spot,))
+        on_demand = Column(
+            heading="on demand",
+            cell=describe_on_demand,
+            gives_way=5,
+            shorter=(short_on_demand,),
+        )
         columns += [
             *_amount(answer),
             Column(heading="time", cell=lambda plan: plan.hours_text, shorter=(short_time,)),
             Column(heading="cost", cell=lambda plan: plan.cost_text, shorter=(short_cost,)),
             *_carbon(answer),
-            *(() if only_spot else (spot,)),
+            *(((on_demand,) if has_on_demand else ()) if only_spot else (spot,)),
             *((risk,) if risks else ()),
             Column(heading=f"{what}/s", cell=rate_cell, gives_way=4),
         ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ....catalog.names import short_accelerator, short_instance, shown_instance
 from ....planner.plan.plan import AT_LEAST, Plan
-from ..text.wording import describe_spot, likely_spot_usd
+from ..text.wording import describe_on_demand, describe_spot, likely_on_demand_usd, likely_spot_usd
 
 TIMES = "×"  # noqa: RUF001
 
@@ -57,9 +57,17 @@ def short_cost(plan: Plan) -> str:
 
 def short_spot(plan: Plan) -> str:
     """Return what the run costs on the spot market: "$420k", "$1.3M"."""
-    usd = likely_spot_usd(plan)
+    return _short_usd(likely_spot_usd(plan), describe_spot(plan))
+
+
+def short_on_demand(plan: Plan) -> str:
+    """Return what the run of a spot plan costs on demand: "$420k", "$1.3M"."""
+    return _short_usd(likely_on_demand_usd(plan), describe_on_demand(plan))
+
+
+def _short_usd(usd: float | None, text: str) -> str:
     if usd is None or usd < 1e5:
-        return describe_spot(plan)
+        return text
     return f"${usd / 1e6:.3g}M" if usd >= 1e6 else f"${usd / 1e3:.3g}k"
 
 

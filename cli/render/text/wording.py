@@ -72,7 +72,26 @@ def likely_spot_usd(plan: Plan) -> float | None:
         return None
     whole = plan.whole_job
     total = None if whole is None else whole.spot_total_usd
-    time, usd = plan.step_time_s, float(job.spot_usd if total is None else total)
+    return _as_known(plan, float(job.spot_usd if total is None else total))
+
+
+def describe_on_demand(plan: Plan) -> str:
+    """Return what the run of a spot plan costs on demand; "?" where that is not known."""
+    usd = likely_on_demand_usd(plan)
+    return UNKNOWN if usd is None else format_money(usd)
+
+
+def likely_on_demand_usd(plan: Plan) -> float | None:
+    """Return the same in US dollars, with as many digits as are known; None where it is not."""
+    whole = plan.whole_job
+    if whole is None or whole.on_demand_usd is None:
+        return None
+    return _as_known(plan, float(whole.on_demand_usd))
+
+
+def _as_known(plan: Plan, usd: float) -> float:
+    """Return dollars with as many digits as the interval of the step leaves."""
+    time = plan.step_time_s
     rounded = round_money_interval(usd * time.low / time.value, usd, usd * time.high / time.value)
     return float(rounded[1])
 

@@ -8,7 +8,7 @@ from ....catalog.frozen import FrozenModel
 from ..plan import SCHEMA_VERSION, Plan
 from ..rows import flat, frame, paths
 from . import asked_words
-from .answer_parts import CatalogueFacts, Recommended, Rejected, WorkloadFacts
+from .answer_parts import CatalogueFacts, PriceDates, Recommended, Rejected, WorkloadFacts
 from .asked import AskedBatch, AskedQuestion
 
 
@@ -64,8 +64,15 @@ class Sweep(FrozenModel):
 
     @property
     def limits_text(self) -> list[str]:
-        """What limits the plans as items: "≤ 10 days", "aws,gcp", "on demand" …."""
-        return [] if self.question is None else asked_words.limit_items(self.question)
+        """What limits the plans as items, "≤ 10 days", "on demand", and of when prices are."""
+        items = [] if self.question is None else asked_words.limit_items(self.question)
+        return [*items, *([] if self.prices is None else [f"prices of {self.prices.text()}"])]
+
+    @property
+    def prices(self) -> PriceDates | None:
+        """When the prices of these plans were read; None where none is dated."""
+        offers = [row.plan.offer for row in self.sweep if row.plan is not None]
+        return PriceDates.of((one.price_date, one.price_date_precision) for one in offers)
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns of `rows`: the params, the model, why there is no plan, the plan's."""

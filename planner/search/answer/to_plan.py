@@ -39,6 +39,7 @@ from ..layouts.some_layers import equal_layers, recomputed_layers
 from ..machines.electricity import with_energy
 from ..machines.many_at_once import many_at_once
 from ..machines.runs_here import torch_build_of, why_not_run
+from .on_demand_instead import on_demand_instead_usd
 
 
 def as_plan(
@@ -267,6 +268,7 @@ def _with_data(whole: WholeJob, candidate: Candidate, work: Work) -> WholeJob:
     return whole.model_copy(
         update={
             "spot_total_usd": _on_spot_in_all(whole, candidate, work),
+            "on_demand_usd": on_demand_instead_usd(candidate),
             "data_lines": lines,
             "dataset_usd": known_usd(lines, choice.tax_percent),
             "total_usd": total_usd(whole.cost_lines, lines) if priced else None,

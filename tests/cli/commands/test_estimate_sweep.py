@@ -66,6 +66,11 @@ def test_batches_that_a_rule_made_different_are_said(monkeypatch, capsys) -> Non
     assert "--global-batch sets one for all" in out and "  512 " in out
 
 
+def test_the_prices_of_a_sweep_are_dated(capsys) -> None:
+    assert run(COMMAND) == 0
+    assert " · prices of 20" in capsys.readouterr().out
+
+
 def test_without_an_amount_of_work_there_are_rates(made_answers, monkeypatch, capsys) -> None:
     made_answers["answer"] = make_unworked_estimate()
     monkeypatch.setenv("COLUMNS", "120")

@@ -161,3 +161,19 @@ def test_notes_of_several_lines_take_the_room_of_one() -> None:
     notes = tuple(f"model.py:{line} reads a value with .item()" for line in (4, 7, 9))
     answer = answer_of(2).model_copy(update={"notes": notes})
     assert note_lines(answer) == ["Note: model.py:4, :7 and :9 each reads a value with .item()."]
+
+
+def test_spot_plans_stand_beside_what_they_cost_on_demand() -> None:
+    answer = make_ranked_estimate()
+    plans = []
+    for plan in answer.plans:
+        assert plan.whole_job is not None
+        job = plan.whole_job.model_copy(update={"on_demand_usd": Decimal(1234)})
+        offer = plan.offer.model_copy(update={"purchase": "spot"})
+        plans.append(plan.model_copy(update={"offer": offer, "whole_job": job}))
+    spot = answer.model_copy(update={"plans": tuple(plans)})
+    headings = PlanTable.of(spot, 120).headings
+    assert "on demand" in headings and "spot" not in headings
+    assert "on demand" not in PlanTable.of(answer, 120).headings
+    lines = [text.plain for text in render_estimate(spot, model="model.py", width=120)]
+    assert any("$1,200" in line for line in lines)

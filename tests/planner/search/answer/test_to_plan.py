@@ -1,5 +1,6 @@
 """What a plan says of the software that its device needs and of how its machine is had."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -23,6 +24,22 @@ def plan_on(profile: Profile, instance_type: str) -> Plan:
         choices=Choices(recomputes=("none",)),
     )
     return search(question, profile, CATALOGUE).plans[0]
+
+
+def test_a_spot_plan_says_what_the_same_job_costs_on_demand(toy: Profile) -> None:
+    """It is the cost of the plan on demand: its own stops, and no controller beside it."""
+    question = Question(
+        work=Work(steps=3_000_000, global_batch=64),
+        machine=Machine(instances=("p4d.24xlarge",), regions=("us-east-1",), max_nodes=1),
+        choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+    )
+    hourly = search(question, toy, CATALOGUE).plans[0]
+    spot = search(replace(question, money=Money(purchase="spot")), toy, CATALOGUE).plans[0]
+    assert spot.string == hourly.string and spot.offer.purchase == "spot"
+    assert spot.whole_job is not None and spot.whole_job.on_demand_usd is not None
+    assert float(spot.whole_job.on_demand_usd) == pytest.approx(cost_of(hourly), rel=1e-3)
+    assert float(spot.whole_job.on_demand_usd) > 1.2 * (cost_of(spot) or 0.0)
+    assert hourly.whole_job is not None and hourly.whole_job.on_demand_usd is None
 
 
 def spot_job(profile: Profile, provider: str, region: str, instance_type: str) -> WholeJob:
