@@ -165,8 +165,12 @@ def _rule(profile: Profile, work: Work, amount: float | None) -> _Rule:
     if "convolution" in kinds and "rnn" not in kinds and _may_be_images(profile):
         if _positions(profile) >= LARGE_POSITIONS and _may_be_volumes(profile):
             return _Rule(**_samples(table["volumes"], "of volumes"))
+        if _are_labelled_videos(profile):
+            return _Rule(**_samples(table["videos"], "of videos"))
         if _positions(profile) >= LARGE_POSITIONS:
             return _Rule(**_samples(table["large"], "of large images"))
+        if "attention" in kinds and not work.from_weights and _classifies(profile):
+            return _Rule(**_samples(table["vision_transformers"], "of a vision transformer"))
         return _Rule(**_samples(table["images"], "of images"))
     if "rnn" in kinds and "convolution" not in kinds:
         if _are_series(profile):
@@ -256,6 +260,28 @@ def _may_be_volumes(profile: Profile) -> bool:
         if any(other[-len(sides) :] == sides for other in shapes if other is not shape):
             return True
     return False
+
+
+def _are_labelled_videos(profile: Profile) -> bool:
+    """Return whether samples are large clips of colour frames with one label each."""
+    shapes = [one.sample_shape for one in profile.batch_tensors]
+    clips = [shape for shape in shapes if len(shape) > IMAGE_DIMENSIONS]
+    colour = [shape for shape in clips if RGB in (*shape[:2], shape[-1])]
+    return () in shapes and any(prod(shape) // RGB >= LARGE_POSITIONS for shape in colour)
+
+
+def _classifies(profile: Profile) -> bool:
+    """Return whether a sample has one label, and the last layer of a forward pass one row of it.
+
+    That of a diffusion model, whose batch looks the same, is a convolution or has a row for each
+    patch.
+    """
+    if () not in [one.sample_shape for one in profile.batch_tensors]:
+        return False
+    step = profile.steps[0]
+    forward = [s for i in step.schedule if (s := step.segments[i]).phase == "forward"]
+    layers = [k for s in forward for k in s.kernels if k.kind in ("gemm", "convolution")]
+    return bool(layers) and layers[-1].kind == "gemm" and layers[-1].dims["m"] == Affine(0, 1)
 
 
 def _positions(profile: Profile) -> int:
