@@ -25,6 +25,20 @@ DURATION_UNITS_S = {
 }
 
 
+DURATION_WORDS = {
+    word: unit
+    for unit, words in {
+        "s": ("sec", "secs", "second", "seconds"),
+        "min": ("mins", "minute", "minutes"),
+        "h": ("hr", "hrs", "hour", "hours"),
+        "d": ("day", "days"),
+        "w": ("week", "weeks"),
+    }.items()
+    for word in words
+}
+"""Units as people write them out."""
+
+
 def parse_count(value: object, *, whole: bool = False) -> float | int:
     """Return a number of things above zero: 512, 300M, 10B, 1.5T, 1e9; whole ones as int.
 
@@ -36,7 +50,8 @@ def parse_count(value: object, *, whole: bool = False) -> float | int:
     else:
         match = re.fullmatch(r"([\d_,]*\.?\d+(?:e[+-]?\d+)?)\s*([kmbgt]?)", _folded(value))
         if not match:
-            raise ValueError(f"{value!r} is not a number above zero; write it as 512, 300M or 10B.")
+            what = "a size in bytes" if _is_bytes(value) else "not a number above zero"
+            raise ValueError(f"{value!r} is {what}; write it as 512, 300M or 10B.")
         digits = match[1].replace("_", "").replace(",", "")
         number = float(Decimal(digits) * COUNT_SUFFIXES[match[2]])
     if not number > 0:
@@ -61,11 +76,14 @@ def parse_duration_s(value: object, *, bare_unit: str | None = None) -> float:
     Raises:
         ValueError: It is none; says so in words for the person who wrote it.
     """
-    match = re.fullmatch(r"(\d*\.?\d+)\s*(s|min|m|h|d|w)?", _folded(value))
-    unit = (match[2] or bare_unit) if match else None
+    match = re.fullmatch(r"(\d*\.?\d+)\s*([a-z]+)?", _folded(value))
+    word = match[2] if match else None
+    unit = DURATION_WORDS.get(word, word) if word else bare_unit
+    if unit not in DURATION_UNITS_S:
+        unit = None
     if match is None or unit is None:
         raise ValueError(
-            f"{value!r} is not a span of time; write it with a unit, as 90min, 48h or 3d."
+            f"{value!r} is not a span of time; write it with a unit, as 90min, 48h, 3d or 2 weeks."
         )
     seconds = float(match[1]) * DURATION_UNITS_S[unit]
     if seconds <= 0:
@@ -79,6 +97,10 @@ BYTE_UNITS = {
     **{f"{prefix}b": 1000**power for power, prefix in enumerate(("k", "m", "g", "t", "p"), 1)},
     **{f"{prefix}ib": 1024**power for power, prefix in enumerate(("k", "m", "g", "t", "p"), 1)},
 }
+
+
+def _is_bytes(value: object) -> bool:
+    return re.fullmatch(r"[\d_,.]+\s*[kmgtp]i?b", _folded(value)) is not None
 
 
 def parse_bytes(value: object) -> float:

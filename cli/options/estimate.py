@@ -47,7 +47,12 @@ AMOUNT_OF_WORK = (
     option("Work", "--tokens", type=Count(), help="Number of tokens to train on: 10B."),
     option("Work", "--samples", type=Count(), help="Number of samples to train on: 300M."),
     option("Work", "--epochs", type=Count(), help="Number of passes over the data set."),
-    option("Work", "--dataset-size", type=WHOLE, help="Samples in the data set, for --epochs."),
+    option(
+        "Work",
+        "--dataset-size",
+        type=WHOLE,
+        help="Samples in the data set, for --epochs.",
+    ),
 )
 offers_option = option(
     "Machine",

@@ -252,7 +252,8 @@ def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
         if remedy:
             single.append(remedy)
             yield remedy
-    for name in LIGHTER_OPTIMIZERS:
+    # The rules for other optimizers are those of dense gradients.
+    for name in () if question.profile.sparse_parameters else LIGHTER_OPTIMIZERS:
         if question.profile.optimizer.name != name:
             lighter = question.cache.of(with_optimizer(question.original, name))
             remedy = _try(question, f"--optimizer {name}", setup, cache=lighter)
@@ -293,10 +294,15 @@ def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
     yield from _frozen_changes(question, setup)
     if not setup.offload:
         yield "--offload optimizer", replace(setup, offload=frozenset({"optimizer"}))
-    for ranks in SHARDS_TRIED:
+    for ranks in _shards_of(question):
         if ranks > setup.layout.accelerators:
             layout = Layout(data=ranks, shard=ranks, zero_stage=3)
             yield _sharded_text(layout), replace(setup, layout=layout)
+
+
+def _shards_of(question: _Question) -> tuple[int, ...]:
+    """Return the numbers of ranks to shard among: none for sparse gradients, which FSDP refuses."""
+    return () if question.profile.sparse_parameters else SHARDS_TRIED
 
 
 def _combined(question: _Question, setup: Setup) -> Iterator[Remedy]:
@@ -317,7 +323,7 @@ def _combined(question: _Question, setup: Setup) -> Iterator[Remedy]:
         if remedy:
             yield remedy
             return
-    layouts = [Layout(data=n, shard=n, zero_stage=3) for n in SHARDS_TRIED]
+    layouts = [Layout(data=n, shard=n, zero_stage=3) for n in _shards_of(question)]
     for layout in (None, *layouts):
         changed = setup if layout is None else replace(setup, layout=layout)
         text = [*words, *([] if layout is None else [_sharded_text(layout)])]

@@ -70,6 +70,17 @@ def test_one_number_of_accelerators_is_proposed(small_decoder: Profile) -> None:
     assert len([one for one in answer.remedies if "--layout" in one.text]) <= 1
 
 
+def test_sparse_gradients_have_neither_another_optimizer_nor_shards(
+    small_decoder: Profile,
+) -> None:
+    """`fits` of such tables ended in an error about an optimizer that nobody had asked for."""
+    profile = small_decoder.model_copy(update={"sparse_parameters": 1000})
+    device = load_catalogue().accelerators["A10G"]
+    answer = fits(profile, device, precision="bf16-amp", micro_batch=10**6)
+    assert not answer.fits
+    assert not any("--optimizer" in one.text or "fsdp" in one.text for one in answer.remedies)
+
+
 def test_no_remedy_is_one_that_a_base_in_bf16_cannot_have(small_decoder: Profile) -> None:
     """Offload beside `--frozen-precision bf16` ended in an error."""
     base = small_decoder.step("amp16").model_copy(update={"numerics": "frozen16"})
