@@ -29,11 +29,11 @@ from ..step.model_parallel_step import (
     hybrid_step_times,
     pipeline_s,
     segment_seconds,
-    send_s,
     slowest_stages,
     stage_counts_of,
 )
 from ..step.pipeline_bubble import covering_passes
+from ..step.pipeline_sends import send_s
 from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts
 
@@ -49,7 +49,9 @@ class Candidates:
     others_s: np.ndarray
     """The other stages together."""
     boundary_bytes: np.ndarray
-    """What a rank sends to the next stage."""
+    """What a rank holds of the activation that goes to the next stage."""
+    sent_parts: np.ndarray
+    """Among how many tensor ranks that is scattered (`versions.sent_parts`)."""
     on_fast_link: np.ndarray
     pipeline: np.ndarray
     virtual_stages: np.ndarray
@@ -75,7 +77,12 @@ def split_parts(cache: ModelCache, site: Site, setup: Setup, these: Candidates) 
     """
     curves, links = cache.curves(site.accelerator), cache.links(site)
     stack = stack_facts(setup, cache.constants)
-    send = send_s(links, these.boundary_bytes, on_fast_link=these.on_fast_link)
+    send = send_s(
+        links,
+        these.boundary_bytes,
+        on_fast_link=these.on_fast_link,
+        parts=these.sent_parts,
+    )
     added_bytes = accumulation_bytes(setup) * these.accumulated
     parts = hybrid_step_times(
         these.micro_batch,

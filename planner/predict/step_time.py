@@ -22,6 +22,7 @@ from ..software.frozen_base import (
 )
 from ..software.kept_memory import keeps_gradients
 from ..software.stack import runs_torch_pipelines
+from ..software.versions import sent_parts
 from ..step.data_parallel_comm import data_traffic
 from ..step.data_parallel_step import (
     StepTimes,
@@ -240,6 +241,7 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
             communication=slowest.communication(),
             others_s=slowest.others_s,
             boundary_bytes=np.array([[boundary_bytes(share) * setup.micro_batch]]),
+            sent_parts=np.array([[sent_parts_of(setup)]]),
             on_fast_link=np.array([[is_on_fast_link(layout, site)]]),
             pipeline=np.array([[layout.pipeline]]),
             virtual_stages=np.array([[layout.virtual_stages]]),
@@ -264,6 +266,11 @@ def accumulated_parameters(fullest: RankUnits, layout: Layout, stack: Stack) -> 
     """
     staged = layout.pipeline > 1 and runs_torch_pipelines(stack)
     return fullest.sharded(layout) if layout.zero_stage == 3 and not staged else fullest.trainable
+
+
+def sent_parts_of(setup: Setup) -> int:
+    """Return among how many tensor ranks the setup's stages scatter what they send."""
+    return sent_parts(setup.stack, setup.software_date, setup.features, setup.layout)
 
 
 def wire_of(setup: Setup) -> WireBytes:

@@ -76,6 +76,15 @@ _NARROW_PRODUCTS = {
     # recalled), of which products are four fifths.
     INT8: 0.71,
 }
+SCATTERED_SENDS = "scattered-sends"
+"""Feature: each tensor rank sends a part of the activation to the next pipeline stage, whose ranks
+gather the parts."""
+SCATTER_IN_MEGATRON: tuple[Date, Date] = (2021, 2), (2023, 2)
+"""Since when, and until when, Megatron-LM did so unless told otherwise:
+scatter_gather_tensors_in_pipeline became its default on 2021-02-16; pipelines of Megatron Core,
+which took over on 2023-01-31 (commit 39b83c7953), do not read it. With sequence parallelism, of
+2022-05, a
+rank holds a part of the activation to begin with."""
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
 FUSED_EXPERTS: Date = (2026, 6)
@@ -164,6 +173,22 @@ def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
     """
     of_deepspeed = stack == "megatron" and layout.zero_stage in (1, 2) and layout.tensor > 1
     return of_deepspeed and date is not None and date < DISTRIBUTED_OPTIMIZER
+
+
+def sent_parts(stack: Stack, date: Date | None, features: frozenset[str], layout: Layout) -> int:
+    """Return among how many tensor ranks a stage scatters the activation that it sends on.
+
+    One: every rank sends all that it holds. DeepSpeed's engine of 2021-22 scatters too
+    (`is_pipe_partitioned` of its runtime/pipe/engine.py), but sends and receives in turn, waits for
+    the sizes that it sends ahead and copies what it received: its steps show no gain
+    (docs/accuracy.md), and whole activations stand for all of that.
+    """
+    since, until = SCATTER_IN_MEGATRON
+    of_date = date is not None and since <= date < until
+    scatters = stack == "megatron" and (of_date or SCATTERED_SENDS in features)
+    if layout.sequence_parallel or launches_serially(stack, date, layout):
+        return 1
+    return layout.tensor if scatters else 1
 
 
 def optimizer_traffic(

@@ -29,9 +29,6 @@ from .slotted_calls import WireBytes
 
 Array = np.ndarray
 
-SEND_LATENCY_S = 10e-6
-
-
 SECONDS = (
     "forward_s",
     "backward_s",
@@ -318,21 +315,6 @@ def boundary_bytes(split: SplitTrace) -> float:
     return 0.0
 
 
-def send_s(links: Links, activation_bytes: Array, *, on_fast_link: Array) -> Array:
-    """Return seconds that one micro-batch's transfers between stages take a stage.
-
-    Args:
-        links: what they run over.
-        activation_bytes: what a rank sends on.
-        on_fast_link: whether a whole pipeline lies on the fast link; else the network is between.
-    """
-    site = links.site
-    line = site.domain_bytes_per_s
-    fast, slow = site.intra_link.bytes_per_s, None if line is None else line / site.domain
-    unit = np.where(on_fast_link, 1 / fast if fast else 0.0, 1 / slow if slow else 0.0)
-    return 2 * (SEND_LATENCY_S + activation_bytes * unit + links.constants["send_host_s"])
-
-
 def pipeline_s(
     others_s: Array,
     send: Array,
@@ -346,7 +328,7 @@ def pipeline_s(
 
     Args:
         others_s: one micro-batch on all stages but the slowest.
-        send: of one micro-batch (`send_s`).
+        send: of one micro-batch (`pipeline_sends.send_s`).
         pipeline: stages; with one alone nothing is waited for.
         virtual_stages: chunks of a stage.
         grad_accum: micro-batches a step.

@@ -92,6 +92,7 @@ class SplitSteps:
             communication={name: taken[name] for name in SECONDS if name.endswith("_comm_s")},
             others_s=others_s,
             boundary_bytes=sent,
+            sent_parts=stages.sent_parts[facts["split"]],
             on_fast_link=facts["accelerators"] <= self.site.domain,
             pipeline=facts["pipeline"],
             virtual_stages=facts["virtual_stages"],

@@ -16,6 +16,7 @@ from ...predict.kept.kept_tables import kept_array
 from ...predict.kept.model_cache import ModelCache
 from ...predict.split_memory import accumulations, split_peaks, stages_of
 from ...predict.split_step import slowest_stages_of, split_shares
+from ...predict.step_time import sent_parts_of
 from ...step.model_parallel_step import SECONDS, SlowestStages, boundary_bytes, links_used
 from .rows import Kind, SplitRows
 
@@ -38,6 +39,8 @@ class StageTable(NamedTuple):
     others_s: np.ndarray
     boundary_bytes: np.ndarray
     """[splits] per sample."""
+    sent_parts: np.ndarray
+    """[splits] tensor ranks among which that is scattered when it is sent."""
 
 
 @dataclass
@@ -75,7 +78,14 @@ class SplitTables:
                     seconds[name][s, r] = one.seconds[name]
             boundary[s] = self._boundary(base, s)
         flat = {name: table.ravel() for name, table in seconds.items()}
-        return StageTable(seconds=flat, others_s=others.ravel(), boundary_bytes=boundary)
+        layouts = [split.smallest() for split in self.rows.splits]
+        parts = [sent_parts_of(replace(base, layout=layout)) for layout in layouts]
+        return StageTable(
+            seconds=flat,
+            others_s=others.ravel(),
+            boundary_bytes=boundary,
+            sent_parts=np.array(parts, dtype=int),
+        )
 
     def _slowest_stages(self, site: Site, base: Setup, s: int) -> list[SlowestStages]:
         """Return the slowest stages by recompute policy; none where a split is not possible.

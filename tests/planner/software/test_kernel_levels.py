@@ -14,12 +14,22 @@ USUAL = Constants.shipped()
 
 
 def test_attention_is_never_slower_on_newer_software():
-    dates = [(2022, 6), (2023, 10), (2024, 8), None]
+    dates = [(2022, 6), (2023, 10), (2024, 8), (2025, 6), None]
     for architecture in ("Ampere", "Hopper", "Volta"):
         slowdowns = [attention_slowdown(architecture, "megatron", date, USUAL) for date in dates]
         assert slowdowns == sorted(slowdowns, reverse=True)
         tuned = USUAL.get(f"attention_tuned.{architecture}", USUAL["attention_step"])
-        assert slowdowns[-1] == tuned
+        assert slowdowns[-2] == tuned
+        assert slowdowns[-1] == USUAL.get(f"attention_retuned.{architecture}", tuned)
+
+
+def test_attention_on_hopper_got_faster_with_cudnn_9_18():
+    before = attention_slowdown("Hopper", "megatron", (2025, 12), USUAL)
+    assert attention_slowdown("Hopper", "megatron", (2026, 1), USUAL) < 0.95 * before
+    on_blackwell = [
+        attention_slowdown("Blackwell", "megatron", (2025 + y, 6), USUAL) for y in (0, 1)
+    ]
+    assert on_blackwell[0] == on_blackwell[1]
 
 
 def test_torch_attention_stayed_with_the_second_generation_until_cudnn_came_first():

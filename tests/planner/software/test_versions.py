@@ -15,6 +15,7 @@ from gpuplan.planner.software.versions import (
     narrow_products,
     optimizer_traffic,
     picks_layouts,
+    sent_parts,
     tensor_exposure,
 )
 from gpuplan.planner.step.slotted_calls import SlottedCall, slotted_calls
@@ -168,6 +169,31 @@ def test_deepspeed_zero_3_sends_six_bytes_per_parameter():
     assert bytes_of("reduce_scatter", found) == pytest.approx(2 * PARAMETERS)
     blocks = 700_000_000
     assert bytes_of("all_gather", found) == pytest.approx(2 * (PARAMETERS + blocks))
+
+
+@pytest.mark.parametrize(
+    ("stack", "date", "features", "parts"),
+    [
+        ("megatron", (2021, 1), set(), 1),
+        ("megatron", (2021, 4), set(), 8),
+        ("megatron", (2023, 1), set(), 8),
+        ("megatron", (2023, 2), set(), 1),
+        ("megatron", None, set(), 1),
+        ("megatron", (2024, 1), {"scattered-sends"}, 8),
+        ("torch-eager", (2022, 1), set(), 1),
+    ],
+)
+def test_when_tensor_ranks_scatter_what_a_stage_sends(stack, date, features, parts):
+    split = Layout(tensor=8, pipeline=4)
+    assert sent_parts(stack, date, frozenset(features), split) == parts
+    in_sequence = Layout(tensor=8, pipeline=4, sequence_parallel=True)
+    assert sent_parts(stack, date, frozenset(features), in_sequence) == 1
+
+
+def test_deepspeeds_engine_is_taken_to_send_whole_activations():
+    sharded = Layout(data=2, shard=2, zero_stage=1, tensor=8, pipeline=4)
+    assert sent_parts("megatron", (2022, 2), frozenset(), sharded) == 1
+    assert sent_parts("megatron", (2022, 10), frozenset(), sharded) == 8
 
 
 @pytest.mark.parametrize(
