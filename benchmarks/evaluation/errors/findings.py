@@ -213,6 +213,15 @@ within folds (256k tokens on H200 from +20 to +6 %), dense ones of Megatron-Brid
 from 3.5 to 2.7; its mixtures, too fast before, from 16.3 to 16.8, dgxc's dense from 5.1 to 5.3.
 That FlashAttention-3, which Bekman ran, gained as much is not shown by any kernel table.
 
+A T4's products in fp16. Its level followed from its watts (70 for 65 TFLOP/s) and the A100's grid:
+.46 of the peak, which no kernel showed. DeepBench measured products (CUDA 10.1): 18 of 0.3 TFLOP
+and more, .55 to .65 of the peak, in .75 of the predicted time; its 28 convolutions in fp16 with 16
+channels and more took .69, on a V100, whose level is right within a tenth, .82. The level is
+measured now (`_levels.json`). Expected: products and convolutions on a T4 a quarter faster, nothing
+else. Its products then take .99 of the predicted time, its convolutions .89. No published training
+step is on a T4: other Turing cards keep the rule, for their steps in fp16 are -18 to +29 % off on
+either side. How far 70 W slow a training of hours more than DeepBench's minutes is not shown.
+
 Looked at on that day and left out. Dropout of scores in Megatron with eager attention, its default
 to 2023 (expected: a twentieth slower; NeMo's 5B on A100, 5 to 15 % too fast, states it): runs of
 Narayanan, Megatron 2020 and vTrain, too slow by 3 to 5 %, would have it as well. Megatron's fused
