@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from ...catalog.frozen import FrozenModel
+from ...catalog.text.quantity import format_bytes
 from ...catalog.types import Accelerator, Link
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute
 from ...profiles.passes.fused_optimizer import can_be_fused, with_fused_optimizer
@@ -76,6 +77,19 @@ class FitsAnswer(FrozenModel):
     least_memory_bytes: float | None = None
     """What the device must hold at the least, free segments given back whenever it is full; the
     peak itself where that is far from running out."""
+
+    def __repr__(self) -> str:
+        """Return the answer in one line: every field of it fills a screen."""
+        took, capacity = self.peak_memory_bytes.value, self.peak_memory_bytes.capacity
+        largest = self.largest_micro_batch
+        most = "not even one sample fits" if largest is None else f"largest micro-batch {largest:,}"
+        return (
+            f"<Fits: {'yes' if self.fits else 'no'}, {format_bytes(took)} of"
+            f" {format_bytes(capacity)} on {self.accelerator}, micro-batch {self.micro_batch:,},"
+            f" {self.precision}; {most}>"
+        )
+
+    __str__ = __repr__
 
     @property
     def may_run_out(self) -> bool:

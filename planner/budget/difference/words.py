@@ -11,6 +11,8 @@ from ..money import dollars
 if TYPE_CHECKING:
     from ..report.rows import ExperimentRow
 
+MANY_TIMES = 3
+"""From this ratio on it is said in times."""
 MOST = Decimal("0.5")
 """Share of the difference from which one cause is most of it."""
 
@@ -74,8 +76,7 @@ def work(old: ExperimentRow, new: ExperimentRow) -> str:
 def model(old: ExperimentRow, new: ExperimentRow) -> str:
     """Return that a sample takes more or fewer FLOPs."""
     first, last = old.flops_per_sample or 1.0, new.flops_per_sample or 1.0
-    way = "more" if last > first else "fewer"
-    return f"a sample of {new.name} takes {percent(last / first)} {way} FLOPs"
+    return f"a sample of {new.name} takes {times_or_percent(last / first)} FLOPs"
 
 
 def plan(old: ExperimentRow, new: ExperimentRow) -> str:
@@ -91,8 +92,7 @@ def speed(
     old: ExperimentRow, new: ExperimentRow, ratio: float, version: str, new_version: str
 ) -> str:
     """Return that the same plan takes another time."""
-    way = "more" if ratio > 1 else "fewer"
-    said = f"{new.name} takes {percent(ratio)} {way} hours on the same plan"
+    said = f"{new.name} takes {times_or_percent(ratio)} hours on the same plan"
     return said if version == new_version else f"{said}, as gpuplan {new_version} estimates it"
 
 
@@ -145,13 +145,26 @@ def more(usd: Decimal) -> str:
     return "more" if usd > 0 else "less"
 
 
+def times_or_percent(ratio: float) -> str:
+    """Return how many more or fewer there are: in times where nobody thinks in percent.
+
+    >>> times_or_percent(1.2), times_or_percent(0.9), times_or_percent(235), times_or_percent(0.1)
+    ('20 % more', '10 % fewer', '235 times the', '0.1 times the')
+    """
+    if ratio >= MANY_TIMES or ratio <= 1 / MANY_TIMES:
+        return f"{ratio:,.0f} times the" if ratio >= 100 else f"{ratio:.2g} times the"
+    return f"{percent(ratio)} {'more' if ratio > 1 else 'fewer'}"
+
+
 def percent(ratio: float) -> str:
     """Return how far a ratio is from 1, in percent with three digits."""
     return f"{abs(ratio - 1) * 100:.3g} %"
 
 
 def share_text(share: float) -> str:
-    """Return a share with its sign, in percent."""
+    """Return a share with its sign, in percent; in times where it is many times as much."""
+    if share >= MANY_TIMES - 1:
+        return f"{1 + share:.2g} times as much" if share < 99 else f"{1 + share:,.0f} times as much"
     points = share * 100
     digits = 0 if abs(points) >= 10 else 1
     return f"{points:+.{digits}f} %".replace("-", "−")  # noqa: RUF001

@@ -62,6 +62,17 @@ def test_the_largest_is_called_safe_only_where_it_is(
     assert not answer.largest_is_safe
 
 
+def test_an_answer_is_one_line_in_a_notebook(small_decoder: Profile) -> None:
+    device = load_catalogue().accelerators["A10G"]
+    answer = fits(small_decoder, device, precision="bf16-amp", micro_batch=2)
+    assert repr(answer) == str(answer)
+    assert repr(answer).startswith("<Fits: yes, ") and "on A10G, micro-batch 2, bf16-amp" in repr(
+        answer
+    )
+    none = answer.model_copy(update={"fits": False, "largest_micro_batch": None})
+    assert repr(none).startswith("<Fits: no, ") and "not even one sample fits" in repr(none)
+
+
 def test_one_number_of_accelerators_is_proposed(small_decoder: Profile) -> None:
     """Six of them filled the screen."""
     device = load_catalogue().accelerators["A10G"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpuplan.planner.budget.difference.causes import Difference
 from gpuplan.planner.budget.difference.difference import difference
+from gpuplan.planner.budget.difference.words import share_text
 from gpuplan.planner.budget.planned import RunCostOf, RunLine
 from gpuplan.planner.budget.project.project import Project
 from gpuplan.planner.budget.report.build import build_report
@@ -224,3 +225,10 @@ def reports(draw: st.DrawFn) -> BudgetReport:
 @given(reports(), reports())
 def test_causes_add_up_to_the_cent(before: BudgetReport, after: BudgetReport) -> None:
     adds_up(difference(before, after), before, after)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.25, "+25 %"), (-0.5, "−50 %"), (48.0, "49 times as much")]
+)
+def test_what_is_many_times_as_much_is_said_in_times(share: float, text: str) -> None:
+    assert share_text(share) == text
