@@ -55,7 +55,9 @@ class _Missed:
     @property
     def budget_words(self) -> str:
         """The option that allows it."""
-        return f"--budget {math.ceil(max(self.usd, self.candidate.ranked_usd) * LEEWAY)}"
+        usd = max(self.usd, self.candidate.ranked_usd) * LEEWAY
+        unit = _unit(usd)
+        return f"--budget {math.ceil(usd / unit) * unit}"
 
     @property
     def deadline_words(self) -> str:
@@ -94,12 +96,12 @@ def nearest_miss(
     if fastest is None or money.deadline_s is None:
         return None
     text = f"The fastest takes about {format_duration(fastest.hours)}"
-    where = f"{rented(fastest.candidate)}, about {format_money(fastest.usd)}"
+    where = f"{rented(fastest.candidate)}, about {_about(fastest.usd)}"
     if money.budget_usd is not None and fastest.usd > money.budget_usd:
         cheapest = _cheapest(priced, question, plan_of) or fastest
         return (
             f"Both limits are too small. {text} ({where}), and the cheapest"
-            f" {format_money(cheapest.usd)} ({cheapest.text}): give"
+            f" {_about(cheapest.usd)} ({cheapest.text}): give"
             f" {cheapest.budget_words} {cheapest.deadline_words}, or less work."
         )
     return (
@@ -261,7 +263,7 @@ def _too_dear(least: _Missed, question: Question, profile: Profile) -> str:
     money, candidate = question.money, least.candidate
     in_time = "" if money.deadline_s is None else " within the deadline"
     text = (
-        f"The cheapest{in_time} takes about {format_money(least.usd)} ({least.text}): give"
+        f"The cheapest{in_time} takes about {_about(least.usd)} ({least.text}): give"
         f" {least.budget_words}"
     )
     steps = candidate.within(money).steps
@@ -275,6 +277,17 @@ def _too_dear(least: _Missed, question: Question, profile: Profile) -> str:
         tokens = format_count(_rounded_down(samples * profile.tokens_per_sample))
         return f"{text}, or {budget} trains about {tokens} tokens."
     return f"{text}, or {budget} trains about {format_count(_rounded_down(samples))} samples."
+
+
+def _unit(usd: float) -> int:
+    """Return the last of three digits that a sum of dollars is said with, a dollar at least."""
+    return 10 ** max(0, math.floor(math.log10(usd)) - 2) if usd > 0 else 1
+
+
+def _about(usd: float) -> str:
+    """Return a sum that is only about right, to three digits: "$171,000", "$87.30"."""
+    unit = _unit(usd)
+    return format_money(usd if unit == 1 else round(usd / unit) * unit)
 
 
 def _rounded_down(amount: float) -> float:

@@ -3,16 +3,16 @@
 import re
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.catalog.text.money import format_money
 from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
-from gpuplan.planner.search.answer import whole_plans
+from gpuplan.planner.search.answer import infeasible, whole_plans
 from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Profile
 
@@ -121,6 +121,23 @@ def test_what_does_not_fit_when_compiled_keeps_to_no_limit(
     assert "--compile" not in (search(limited, small_decoder, catalogue).nearest_miss or "")
 
 
+@pytest.mark.parametrize(
+    ("usd", "text", "budget"),
+    [
+        (170_891.3, "$171,000", 206_000),
+        (87.3, "$87.30", 105),
+        (0.4, "$0.40", 1),
+        (1234, "$1,230", 1490),
+    ],
+)
+def test_large_sums_are_said_in_three_digits(usd: float, text: str, budget: int) -> None:
+    """ "About $170,891" pretended to be known to the dollar."""
+    assert infeasible._about(usd).startswith(text.removesuffix("0"))
+    candidate: Any = SimpleNamespace(ranked_usd=usd)
+    missed = infeasible._Missed(candidate=candidate, usd=usd, hours=1.0)
+    assert missed.budget_words == f"--budget {budget}"
+
+
 def test_a_budget_that_buys_no_step_is_told_what_one_costs(toy: Profile) -> None:
     question = Question(
         machine=H100,
@@ -192,7 +209,7 @@ def test_the_cheapest_is_said_as_its_plan_says_it(toy: Profile) -> None:
     }
     least = min(usd for usd in costs if usd is not None)
     said = outcome.nearest_miss or ""
-    assert f"The cheapest takes about {format_money(least)} " in said
+    assert f"The cheapest takes about {infeasible._about(least)} " in said
     assert costs[least].offer.instance_type in said
     assert outcome.prices is not None, "what was ruled out has prices of some day"
 
