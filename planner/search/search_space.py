@@ -148,6 +148,8 @@ def _in_micro_batches(batch: AskedBatch, size: int) -> AskedBatch:
     whole = max(1, round(samples / size)) * size
     tokens = None if batch.tokens is None else batch.tokens / samples * whole
     rule = f"{batch.rule}, in micro-batches of {size:,}"
+    if size > samples:
+        rule = f"the file's micro-batch, as {batch.rule} are fewer"
     return batch.model_copy(update={"samples": whole, "tokens": tokens, "rule": rule})
 
 

@@ -75,7 +75,9 @@ def rank(
         ordered, dear = _without_the_dear(ordered, stands_apart)
         if question.machine.accelerators:
             # Whoever names several compares them.
-            ordered, dear = _with_each_device(ordered, dear)
+            ordered, dear = _with_each(ordered, dear, lambda one: one.one_node.accelerator.name)
+        if question.by == "provider":
+            ordered, dear = _with_each(ordered, dear, lambda one: one.choice.offer.provider)
     own = [one for one in ordered if not stands_apart(one)]
     apart = [one for one in ordered if stands_apart(one)]
     top = question.top or MOST_PLANS
@@ -154,12 +156,12 @@ def _without_the_dear(
     return near, [one for one in ordered if one.usd > limit]
 
 
-def _with_each_device(
-    near: list[Candidate], dear: list[Candidate]
+def _with_each(
+    near: list[Candidate], dear: list[Candidate], of: Callable[[Candidate], str]
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return both lists, with those of devices that the first has not at its end."""
-    known = {one.one_node.accelerator.name for one in near}
-    returned = [one for one in dear if one.one_node.accelerator.name not in known]
+    """Return both lists, with those of devices or sellers that the first has not at its end."""
+    known = {of(one) for one in near}
+    returned = [one for one in dear if of(one) not in known]
     left = {id(one) for one in returned}
     return [*near, *returned], [one for one in dear if id(one) not in left]
 

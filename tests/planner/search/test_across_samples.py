@@ -76,6 +76,12 @@ def test_the_batch_of_the_rule_is_made_of_whole_micro_batches(contrastive: Profi
     assert space.global_batch is not None and space.global_batch % 48 == 0
     assert abs(space.global_batch - rule.samples) <= 24
     assert space.batch.rule == f"{rule.rule}, in micro-batches of 48"
+    large = contrastive.model_copy(update={"default_micro_batch": 8192})
+    batch = space_of(Question(), large).batch
+    assert (batch.samples, batch.rule) == (
+        8192,
+        f"the file's micro-batch, as {rule.rule} are fewer",
+    )
     given = space_of(Question(work=Work(global_batch=64)), contrastive)
     assert given.global_batch == 64 and len(given.micro_batches) > 1
 

@@ -1,6 +1,7 @@
 """The order of plans: of equally many accelerators the cheaper training is the smaller plan."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -117,6 +118,24 @@ def test_where_only_host_processors_are_left_each_of_them_is_a_plan(
     outcome = search(question, make_decoder(layers=2), load_catalogue())
     assert all(plan.offer.accelerator.startswith(CPU_PREFIX) for plan in outcome.plans)
     assert len({plan.offer.provider for plan in outcome.plans}) > 1
+
+
+def test_each_seller_has_a_row_where_sellers_are_compared(toy: Profile) -> None:
+    """Whoever asks for one row a seller misses those that cost five times the cheapest."""
+    question = Question(
+        work=Work(samples=1e8, global_batch=256),
+        machine=Machine(max_nodes=1),
+        choices=Choices(recomputes=("none",), precisions=("fp16-amp",)),
+        top=30,
+    )
+
+    def sellers(asked: Question) -> set[str]:
+        plans = search(asked, toy, load_catalogue()).plans
+        return {one.offer.provider for one in plans if not one.stands_apart}
+
+    asked = sellers(replace(question, by="provider"))
+    assert {"aws", "azure", "gcp", "oci"} <= asked
+    assert not {"azure", "oci"} & sellers(question), "the case is no case"
 
 
 def rankable(order: int, plan: Plan) -> Any:
