@@ -47,6 +47,6 @@ def _step_bytes(cache: ModelCache, setup: Setup) -> float:
         return moved
     stepped = parameters / (layout.shard if layout.zero_stage else 1)
     traffic = stack_facts(setup, cache.constants).optimizer_traffic
-    facts = cache.profile.optimizer
+    facts = cache.steps.optimizer(setup.precision)
     rows = facts.step_bytes_per_sample * setup.micro_batch * setup.grad_accum
     return moved + stepped * facts.step_bytes_per_parameter * traffic + rows

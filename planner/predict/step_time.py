@@ -133,7 +133,12 @@ def data_parallel_parts(
         times,
         data_traffic(cache.steps.units_in(setup.stack), layouts, cache.links(site), wire_of(setup)),
         optimizer_s=optimizer_s(
-            cache.profile, layouts, curves, stack, samples=grad_accum * variants.micro_batch
+            cache.profile,
+            layouts,
+            curves,
+            stack,
+            samples=grad_accum * variants.micro_batch,
+            facts=cache.steps.optimizer(setup.precision),
         ),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.profile import Profile
+from ...profiles.profile import OptimizerFacts, Profile
 from ..plan.layout import Layout
 from ..software.stack import StackFacts
 from .data_parallel_comm import Traffic
@@ -100,6 +100,7 @@ def optimizer_s(
     stack: StackFacts,
     *,
     samples: Array,
+    facts: OptimizerFacts | None = None,
 ) -> Array:
     """Return [L, 1] seconds of the optimizer step on a rank: its bytes, or its launches if longer.
 
@@ -112,13 +113,14 @@ def optimizer_s(
         curves: of the device.
         stack: of the plan.
         samples: [L, V] that a rank's step is of.
+        facts: of the optimizer in the precision (`KeptSteps.optimizer`); None: the profile's.
     """
     ranks = np.array([layout.shard if layout.zero_stage else 1 for layout in layouts])
     stepped = (profile.trained_parameters / ranks)[:, None]
-    rows = profile.optimizer.step_bytes_per_sample
-    return optimizer_step_s(
-        stepped, profile, curves, stack, rows_bytes=rows * samples if rows else 0.0
-    )
+    facts = facts or profile.optimizer
+    rows = facts.step_bytes_per_sample
+    rows_bytes = rows * samples if rows else 0.0
+    return optimizer_step_s(stepped, profile, curves, stack, rows_bytes=rows_bytes, facts=facts)
 
 
 def optimizer_step_s(
@@ -128,6 +130,7 @@ def optimizer_step_s(
     stack: StackFacts,
     *,
     rows_bytes: Array | float = 0.0,
+    facts: OptimizerFacts | None = None,
 ) -> Array:
     """Return seconds of the optimizer step over this many parameters of a rank, element-wise.
 
@@ -140,8 +143,9 @@ def optimizer_step_s(
         curves: of the device.
         stack: of the plan.
         rows_bytes: that the rows of sparse gradients move.
+        facts: of the optimizer in the precision (`KeptSteps.optimizer`); None: the profile's.
     """
-    facts = profile.optimizer
+    facts = facts or profile.optimizer
     moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic + rows_bytes
     device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
     share = parameters / max(1, profile.trained_parameters)

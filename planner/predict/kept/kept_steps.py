@@ -17,6 +17,7 @@ from ....profiles.profile import (
     NUMERICS_OF_PRECISION,
     Affine,
     Numerics,
+    OptimizerFacts,
     Profile,
     StepTrace,
 )
@@ -52,6 +53,7 @@ class KeptSteps:
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
+        self._optimizers: dict[Precision, OptimizerFacts] = {}
         self._rank_memories: dict[tuple[object, ...], RankMemory] = {}
 
     @cached_property
@@ -94,6 +96,33 @@ class KeptSteps:
                 if kernel.kind in MATMUL_KINDS
             )
         return self._product_dtypes[precision]
+
+    def optimizer(self, precision: Precision) -> OptimizerFacts:
+        """Return what the optimizer moves under a precision: less where all state is in 16 bits.
+
+        The Profile states it of the first step that was traced, which is of fp32 state but for
+        models that are in 16 bits themselves. Mixed precision keeps that state, also where it runs
+        the trace of 16-bit layers.
+        """
+        if precision not in self._optimizers:
+            self._optimizers[precision] = self._optimizer(NUMERICS_OF_PRECISION[precision])
+        return self._optimizers[precision]
+
+    def _optimizer(self, numerics: Numerics) -> OptimizerFacts:
+        facts, steps = self.profile.optimizer, self.profile.steps
+        if numerics != "pure16" or numerics not in self.profile.numerics():
+            return facts
+        first, own = (_optimizer_bytes(step) for step in (steps[0], self.profile.step(numerics)))
+        if not first.base and not first.per_sample:
+            return facts
+        return facts.model_copy(
+            update={
+                "step_bytes_per_parameter": facts.step_bytes_per_parameter
+                * (own.base / first.base if first.base else 1),
+                "step_bytes_per_sample": facts.step_bytes_per_sample
+                * (own.per_sample / first.per_sample if first.per_sample else 1),
+            }
+        )
 
     def units_in(self, stack: Stack) -> tuple[Unit, ...]:
         """Return the units as a stack shards them: only torch pads every parameter by its rows."""
@@ -256,3 +285,10 @@ class KeptSteps:
             moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]
             self._moved[key] = Affine.total(moved)
         return self._moved[key]
+
+
+def _optimizer_bytes(step: StepTrace) -> Affine:
+    """Return the bytes that the optimizer's kernels read and write in a step."""
+    run = [step.segments[number] for number in step.schedule]
+    kernels = [kernel for one in run if one.phase == "optimizer" for kernel in one.kernels]
+    return Affine.total(size for k in kernels for size in (k.bytes_read, k.bytes_written))

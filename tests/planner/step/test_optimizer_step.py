@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import Link
+from gpuplan.catalog.vocabulary import Precision
+from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.setup import stack_facts
+from gpuplan.planner.predict.step_time import step_parts
 from gpuplan.planner.step.data_parallel_step import accumulation_s, optimizer_s
 from gpuplan.profiles.profile import Profile
 
@@ -33,6 +37,31 @@ def test_rows_of_more_samples_take_longer(toy: Profile) -> None:
     dense, (few, more, most) = seconds(toy, [1, 1, 1]), seconds(rows, [1000, 2000, 4000])[0]
     assert dense.shape == (1, 1) and dense.item() < few < more < most
     assert (most - more) / (more - few) == pytest.approx(2, rel=0.05)
+
+
+def test_state_in_16_bits_moves_half_as_much(small_decoder: Profile) -> None:
+    steps = ModelCache(small_decoder).steps
+    mixed, pure = steps.optimizer("bf16-amp"), steps.optimizer("bf16")
+    assert mixed == small_decoder.optimizer
+    assert pure.step_bytes_per_parameter == pytest.approx(mixed.step_bytes_per_parameter / 2)
+    assert pure.launches == mixed.launches
+
+
+def test_a_step_in_bf16_spends_half_as_long_in_the_optimizer(small_decoder: Profile) -> None:
+    cache, device = ModelCache(small_decoder), load_catalogue().accelerators["A100-80GB-SXM"]
+    link = Link(name=None, bytes_per_s=None)
+    where = Site(accelerator=device, per_node=1, nodes=1, intra_link=link, inter_link=link)
+
+    def optimizer_s(precision: Precision) -> float:
+        setup = Setup(layout=parse_layout("dp1"), precision=precision, micro_batch=1)
+        # Without launches, which hide the bytes of a small model.
+        free = {name: 0.0 for name in cache.constants if name.startswith("launch_s.")}
+        free_of_host = cache.with_constants(cache.constants.replaced(free))
+        return np.asarray(step_parts(free_of_host, where, setup).optimizer_s).item()
+
+    floor_s = float(cache.curves(device).memory_bound_s(0, kind="optimizer"))
+    mixed, pure = (optimizer_s(one) - floor_s for one in ("bf16-amp", "bf16"))
+    assert pure == pytest.approx(mixed / 2)
 
 
 def test_sparse_gradients_are_not_added_up_over_whole_tables(toy: Profile) -> None:
