@@ -19,6 +19,12 @@ _BATCHED_COMPUTE_SHARE = 0.6
 _BATCHED_MEMORY_SHARE = 0.8
 """What batched products of attention reach at least, from published eager-attention steps."""
 _LARGEST_PADDED_TILE = 64.0
+_SLICE_DEPTH = 2.0**14
+_IDLE_UNSLICED = 3.0
+"""cuBLAS cuts the depth of a product into slices where most multiprocessors would idle (split-K):
+slices at least so deep, from so many multiprocessors a tile on. Without them fp32 products of less
+than a quarter of a wave and 16,384 deep or more were predicted at 1.1 to 1.7 times what NeuSight
+measured on H100, V100, T4, P100 and P4; with them at 0.9 to 1.15 (docs/curves.md)."""
 _LARGEST_ROWS, _LARGEST_SIDE = 2.0**22, 2.0**18
 """Tokens of a pass, and the widest vocabularies: carried curves keep their order up to there."""
 
@@ -172,7 +178,8 @@ def tile_gemm_s(tiles: TileModel, target: Machine, shapes: GemmShapes) -> Array:
     m, n, k, batch = shapes.m, shapes.n, shapes.k, shapes.batch
     flops = 2 * batch * m * n * k
     size_bytes = target.gemm_bytes(m, n, k, batch)
-    return tile_kernel_s(tiles, target, m, n, k, batch, flops, size_bytes)
+    slices = np.where(batch > 1, 1.0, k / _SLICE_DEPTH)
+    return tile_kernel_s(tiles, target, m, n, k, batch, flops, size_bytes, slices=slices)
 
 
 def tile_kernel_s(
@@ -184,10 +191,19 @@ def tile_kernel_s(
     batch: Array,
     flops: Array,
     size_bytes: Array,
+    *,
+    slices: Array | float = 1.0,
 ) -> Array:
-    """Return the seconds of a kernel that computes `batch` m×n outputs with depth k."""
+    """Return the seconds of a kernel that computes `batch` m×n outputs with depth k.
+
+    `slices`: into how many the depth may be cut.
+    """
     waves = np.ceil(m / tiles.tile) * np.ceil(n / tiles.tile) * batch / target.compute_units
-    waste = np.ceil(waves) / waves * _padding(m, tiles.tile) * _padding(n, tiles.tile)
+    idle = np.ceil(waves) / waves
+    # No more slices than idle multiprocessors, and few where few are.
+    useful = np.maximum(np.minimum(slices, (idle / _IDLE_UNSLICED) ** 2), 1.0)
+    idle = np.maximum(idle / useful, 1.0)
+    waste = idle * _padding(m, tiles.tile) * _padding(n, tiles.tile)
     achieved = tiles.efficiency * target.level * target.peak_flops
     compute = flops / achieved * (1 + tiles.k_half / k) * waste**tiles.wave_exponent
     memory = size_bytes / (_MEMORY_SHARE * target.bandwidth_bytes_per_s)

@@ -264,6 +264,24 @@ def test_misaligned_dimensions_cost():
 
 
 @pytest.mark.parametrize(
+    ("name", "depth", "measured_us"),
+    # DeepBench (cuBLAS 10), 512 by 16: hardly longer than reading the operands takes.
+    [("V100-16GB-SXM2", 500_000, 1339), ("T4", 500_000, 5089)],
+)
+def test_a_deep_product_of_few_tiles_is_cut_into_slices(name, depth, measured_us):
+    found_us = 1e6 * float(curves(name).gemm_s(512, 16, depth, dtype="fp32"))
+    assert found_us == pytest.approx(measured_us, rel=0.25)
+
+
+def test_slices_leave_products_of_a_wave_as_they_are():
+    device = curves("H100-80GB-SXM")
+    once, twice = (float(device.gemm_s(2048, 2048, k, dtype="fp32")) for k in (8192, 65536))
+    assert twice == pytest.approx(8 * once, rel=0.02)
+    few, fewer = (float(device.gemm_s(size, 256, 2**18, dtype="fp32")) for size in (512, 256))
+    assert fewer < few
+
+
+@pytest.mark.parametrize(
     ("name", "over_forward"),
     # DeepBench: gradients of input and filter over the forward, median and mean by time.
     [("V100-16GB-SXM2", (2.17, 2.38)), ("T4", (2.53, 2.54)), ("GTX-1080-Ti", (2.77, 3.21))],
