@@ -23,6 +23,7 @@ from .errors.causes import cause_of
 from .errors.day_before import day_before_part
 from .errors.findings import CARRIERS, CONVOLUTIONS, ONCE_A_STEP, WHERE_INTERVALS_FAIL
 from .errors.levels import levels_of, levels_part
+from .errors.own_steps import OWN_STEPS
 from .errors.trends import bias_by_precision, find_trends, trends_part
 from .groups import (
     LARGE_ENOUGH,
@@ -139,6 +140,7 @@ def page(
             bias_by_precision(records, evaluated["source"], groups),
         ),
         ONCE_A_STEP,
+        OWN_STEPS,
         regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),
         published_best_part(),
         _one_device_part(evaluated, records),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,12 @@ from .split_step import (
     split_parts,
     split_shares,
 )
+
+SLOW_HOST = 5.0
+"""Time of a slow host over that of the one that is counted: a virtual machine with an H100 took 50
+to 60 us for a launch of eager torch, where 10 are fitted (docs/evidence.md)."""
+HOST_CONSTANTS = ("launch_s.torch-", "recompute_host_s.")
+"""Those of torch alone: clusters that run Megatron have hosts of a kind, XLA launches little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,11 +205,45 @@ def doubts_of(
         sources=sources_seen(site.accelerator.arch, stack, without=cache.constants.fitted_without),
         host_s=host_s,
     )
+    found["slow_host"] = _longer_on_a_slow_host(cache, site, setup, parts)
     if setup.frozen_precision == "nf4":
         passes = 1 + backward_dequantisations(recompute_policies(setup))
         spent_s = setup.grad_accum * passes * dequantisation_s(cache, site.accelerator)
         found["memory"] += NF4_RATE_DOUBT * spent_s / parts.total_s.item()
     return found
+
+
+def _longer_on_a_slow_host(cache: ModelCache, site: Site, setup: Setup, parts: StepTimes) -> float:
+    """Return ln of how many times as long a step takes whose host is `SLOW_HOST` times as slow."""
+    total_s = parts.total_s.item()
+    of_cache = (cache.constants, cache.curve_choice)
+    slow = cache.shared(("a slow host", *of_cache), lambda: _on_a_slow_host(cache))
+    if not setup.layout.is_data_parallel_only:
+        return math.log(step_parts(slow, site, setup).total_s.item() / total_s)
+    # What a layout adds to the passes of a micro-batch does not wait for launches.
+    alone = replace(setup, layout=Layout(), grad_accum=1)
+    key = ("longer passes", site.accelerator.name, *of_cache, alone)
+    device = site.accelerator
+    longer_s = cache.shared(
+        key, lambda: _passes_s(slow, device, alone) - _passes_s(cache, device, alone)
+    )
+    return math.log1p(setup.grad_accum * longer_s / total_s)
+
+
+def _passes_s(cache: ModelCache, device: Accelerator, setup: Setup) -> float:
+    """Return seconds of both passes of one micro-batch."""
+    sizes = np.array([setup.micro_batch])
+    times = variants_of(cache, device, setup, (setup.recompute,), sizes).times
+    return (times.forward_s + times.backward_s).item()
+
+
+def _on_a_slow_host(cache: ModelCache) -> ModelCache:
+    slower = {
+        name: SLOW_HOST * value
+        for name, value in cache.constants.items()
+        if name.startswith(HOST_CONSTANTS)
+    }
+    return cache.with_constants(cache.constants.replaced(slower))
 
 
 def estimated_step_s(cache: ModelCache, site: Site, setup: Setup, parts: StepTimes) -> Estimated:

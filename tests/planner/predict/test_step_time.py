@@ -1,5 +1,6 @@
 """The parts of one setup's step: which there are, and what each depends on."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
+from gpuplan.catalog.vocabulary import Stack
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.predict.kept.model_cache import ModelCache
@@ -126,3 +128,15 @@ def test_more_nodes_bring_more_doubt(toy: Profile) -> None:
         return sum(x * x for x in doubts_of(cache, where, setup, parts).values())
 
     assert 0 < doubt(1) <= doubt(16)
+
+
+def test_steps_that_wait_for_the_host_are_less_sure(toy: Profile) -> None:
+    cache, where = ModelCache(toy), site(1)
+
+    def doubt(micro_batch: int, stack: Stack = "torch-eager") -> float:
+        setup = replace(PLAIN, micro_batch=micro_batch, stack=stack)
+        return doubts_of(cache, where, setup, step_parts(cache, where, setup))["slow_host"]
+
+    small, large = doubt(1), doubt(256)
+    assert 0 <= large < 0.2 * small < 0.2 * math.log(5)
+    assert doubt(1, "xla") == 0
