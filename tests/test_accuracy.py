@@ -303,13 +303,13 @@ def test_hardly_a_run_would_need_more_compute_than_its_step_took(evaluated: Eval
 
 
 def test_steps_that_we_measured_ourselves_are_predicted() -> None:
-    """Nothing is fitted to them. Wanted: 80 % inside the interval, for 63 (docs/evidence.md)."""
+    """Hardly anything is fitted to them (docs/evidence.md)."""
     found = validate([PUBLISHED / "own_gpu.jsonl"])
     steps = [row for row in found.rows if row.quantity == "step_time_s"]
     assert len(steps) >= 46 and not [row.skipped for row in steps if row.skipped]
-    assert median(abs(row.error or 0.0) for row in steps) <= 0.15
+    assert median(abs(row.error or 0.0) for row in steps) <= 0.12
     inside = [row.low <= row.measured <= row.high for row in steps]  # pyright: ignore[reportOperatorIssue]
-    assert fmean(inside) >= 0.55
+    assert fmean(inside) >= 0.76
     assert found.verdicts.right == found.verdicts.n == len(steps)
 
 

@@ -6,7 +6,7 @@ and an allocator replay.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -40,6 +40,7 @@ from .answer.infeasible import (
 )
 from .answer.named_devices import devices_without_plan
 from .answer.notes import no_terms_note, offload_note, question_notes, too_many_for_a_block
+from .answer.odd_width_note import odd_width_note
 from .answer.own_machine import own_machine_notes, own_machine_reach
 from .answer.ranking import rank
 from .answer.whole_plans import WholePlans
@@ -254,7 +255,7 @@ def _outcome(
         warnings=(*profile.warnings, *across),
         notes=(
             *across,
-            *_notes_of_chosen(best, profile, whole),
+            *_notes_of_chosen(best, standing.within, cache, whole),
             *question_notes(question, space, profile),
             *frozen_notes(question.choices, profile, best.plans),
             *sorted(sweep.refusals),
@@ -341,11 +342,15 @@ def _with_compile_gain(
     return chosen.model_copy(update={"with_compile": gain})
 
 
-def _notes_of_chosen(best: Answer, profile: Profile, whole: WholePlans) -> tuple[str, ...]:
+def _notes_of_chosen(
+    best: Answer, others: Sequence[Candidate], cache: ModelCache, whole: WholePlans
+) -> tuple[str, ...]:
     """Return that no cloud is needed for the recommended plan, else what its input takes.
 
-    With what is known of whether so many machines can be had, where they are many.
+    With what is known of whether so many machines can be had, where they are many, and what an odd
+    width of the model costs.
     """
+    profile = cache.profile
     if best.recommended is None:
         first = best.plans[:1]
         return tuple(
@@ -360,6 +365,7 @@ def _notes_of_chosen(best: Answer, profile: Profile, whole: WholePlans) -> tuple
     return own or (
         *input_notes(profile, candidate.site, plan.samples_per_s),
         *(() if many is None else (many,)),
+        *odd_width_note(cache, (whole.candidate(one.id) for one in best.plans), others),
     )
 
 

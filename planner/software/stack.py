@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ...catalog.vocabulary import Offloaded, Recompute, Stack
+from ...profiles.curves.odd_widths import OddWidths
 from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date
@@ -55,6 +56,8 @@ class StackFacts:
     mode in Python that every operation of the block passes twice."""
     optimizer_traffic: float = 1.0
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
+    odd_widths: OddWidths = "kept"
+    """What is done with products of an odd width."""
 
 
 def runs_torch_pipelines(stack: Stack) -> bool:
@@ -76,6 +79,17 @@ def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = 
     return stack not in ("megatron", "xla") and not sharded and not on_host
 
 
+def odd_widths(stack: Stack) -> OddWidths:
+    """Return what a stack does with products of an odd width.
+
+    Eager torch multiplies them as they are. Inductor copies operands to wider rows
+    (torch/_inductor/fx_passes/pad_mm.py). Megatron pads the vocabulary to a multiple of 128
+    (`--make-vocab-size-divisible-by`), XLA all operands (cublas_pad_for_gemms.cc of its GPU
+    service; on TPU to tiles of 128).
+    """
+    return "kept" if stack == "torch-eager" else "padded"
+
+
 def facts_of(stack: Stack, constants: Constants, *, python_bound: bool = False) -> StackFacts:
     """Return what a stack adds to the kernels.
 
@@ -94,6 +108,7 @@ def facts_of(stack: Stack, constants: Constants, *, python_bound: bool = False) 
         * constants[_OPTIMIZER_HOST.get(stack, f"launch_s.{stack}")],
         recompute_host_s=_recompute_host_s(constants) if stack == "torch-eager" else {},
         fuses=stack != "torch-eager",
+        odd_widths=odd_widths(stack),
         step_overhead_s=constants["step_overhead_s"] * (0.5 if stack == "xla" else 1.0),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ from ...catalog.vocabulary import Precision
 from ...profiles.curves.attention import AttentionShape
 from ...profiles.curves.device_curves import FEW_CHANNELS, DeviceCurves, StreamKind
 from ...profiles.curves.gemm import GemmShapes
+from ...profiles.curves.odd_widths import OddWidths
 from ...profiles.profile import Affine, Kernel, KernelKind
 from ..constants import Constants
 from ..growth import grown
@@ -71,6 +72,7 @@ class KernelTable:
         precision: Precision,
         *,
         cast_bytes: float = 0.0,
+        odd_widths: OddWidths = "kept",
     ) -> Array:
         """Return [K, B] seconds on the device, without the host.
 
@@ -78,11 +80,12 @@ class KernelTable:
             curves: achieved rates of the device.
             precision: decides the dtype of each kernel.
             cast_bytes: bytes moved to make an 8-bit operand, per element.
+            odd_widths: what the software does with products of an odd width.
         """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind == "gemm":
-                seconds[rows] = self._gemm_s(rows, curves, dtype)
+                seconds[rows] = self._gemm_s(rows, curves, dtype, odd_widths)
                 if dtype == "fp8" and cast_bytes:
                     moved = cast_bytes * self._cast_elements(rows)
                     seconds[rows] += np.where(moved, curves.memory_bound_s(moved, kind="copy"), 0)
@@ -177,6 +180,11 @@ class KernelTable:
     def _flops(self) -> Array:
         return self._at([k.flops for k in self._kernels])
 
+    @cached_property
+    def _odd(self) -> frozenset[int]:
+        """Plain products with an odd width; how many tokens there are does not matter."""
+        return frozenset(row for row, kernel in enumerate(self._kernels) if odd_widths_of([kernel]))
+
     def _at(self, values: Sequence[Affine]) -> Array:
         table = np.array(values, dtype=np.float64).reshape(-1, len(Affine._fields))
         return grown(table.T, self._micro_batches)
@@ -191,10 +199,18 @@ class KernelTable:
             }
         return self._dims[key]
 
-    def _gemm_s(self, rows: list[int], curves: DeviceCurves, dtype: str) -> Array:
+    def _gemm_s(
+        self, rows: list[int], curves: DeviceCurves, dtype: str, odd_widths: OddWidths
+    ) -> Array:
         seconds = np.empty((len(rows), len(self._micro_batches)))
         for part, shapes in self._products_of(rows):
             seconds[part] = curves.products_s(shapes, dtype=dtype)
+        odd = [place for place, row in enumerate(rows) if row in self._odd]
+        if odd:
+            flops = self._flops[[rows[place] for place in odd]]
+            seconds[odd] = curves.odd_products_s(
+                seconds[odd], flops, dtype=dtype, widths=odd_widths
+            )
         return seconds
 
     def _cast_elements(self, rows: list[int]) -> Array:
@@ -277,6 +293,22 @@ class KernelTable:
         rows = batch * dims["steps"][0]
         projection_s = curves.gemm_s(rows, 4 * hidden, width, dtype=dtype)
         return one_step_s * steps + projection_s * rest_flops / (8 * rows * hidden * width)
+
+
+def odd_widths_of(kernels: Iterable[Kernel]) -> set[int]:
+    """Return the odd widths of layers that plain products have, in elements.
+
+    Widths are the lengths of rows; samples and tokens, which grow with the micro-batch, count the
+    rows.
+    """
+    return {
+        int(size.base)
+        for kernel in kernels
+        if kernel.kind == "gemm"
+        and not (kernel.dims["batch"].grows or kernel.dims["batch"].base > 1)
+        for size in (kernel.dims[name] for name in ("m", "n", "k"))
+        if not size.grows and size.base % 2
+    }
 
 
 def _clocks_per_s(curves: DeviceCurves) -> float:

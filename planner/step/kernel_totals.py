@@ -221,7 +221,9 @@ class StepKernels:
         """Return [K, B] seconds of every kernel on the device, without the host."""
         device, constants = curves.device, stack.constants
         cast_bytes = constants["fp8_cast_bytes" + (".megatron" if stack.name == "megatron" else "")]
-        device_s = self._table.device_s(curves, precision, cast_bytes=cast_bytes)
+        device_s = self._table.device_s(
+            curves, precision, cast_bytes=cast_bytes, odd_widths=stack.odd_widths
+        )
         device_s[self._flash] *= attention_slowdown(
             attention_architecture(device),
             stack.name,

@@ -28,6 +28,7 @@ from .collectives import collective_table_s
 from .convolution import Convolution, tensor_core_conv_s, tiled_conv_s
 from .files import Array, AttentionGrid, shared_table
 from .gemm import GemmShapes, grid_gemm_s, tile_gemm_s
+from .odd_widths import OddWidths, odd_product_s
 from .relatives import Origin
 from .source import GEMM_DTYPES, CurveSource, DeviceKey
 from .user_curves import own_curves
@@ -78,6 +79,12 @@ class DeviceCurves(CurveSource):
         target = self.machine(native, level)
         time = grid_gemm_s(grid, reference, target, shapes)
         return time if native == "fp32" else time * _misalignment(shapes)
+
+    def odd_products_s(
+        self, time_s: Array, flops: Array, *, dtype: str, widths: OddWidths
+    ) -> Array:
+        """Return the seconds of products with an odd width (`odd_product_s`)."""
+        return odd_product_s(time_s, flops, self.device, self._checked(dtype), widths)
 
     def conv_s(
         self,
@@ -293,13 +300,10 @@ def _cached_curves(key: DeviceKey) -> DeviceCurves:
 
 @lru_cache(maxsize=256)
 def _misalignment(shapes: GemmShapes) -> Array:
-    """Return the slowdown of operands whose rows do not start on tensor-core boundaries."""
+    """Return the slowdown of batched operands whose rows do not start on tensor-core boundaries."""
     rule = shared_table("_relations")["misaligned"]
-    m, n, k, batch = shapes.m, shapes.n, shapes.k, shapes.batch
-    odd = ((m % 2) + (n % 2) + (k % 2)) > 0
-    uneven = ((n % rule["multiple_of"]) + (k % rule["multiple_of"])) > 0
-    linear, batched = np.where(odd, rule["linear"], 1.0), np.where(uneven, rule["batched"], 1.0)
-    return np.where(batch > 1, batched, linear)
+    uneven = ((shapes.n % rule["multiple_of"]) + (shapes.k % rule["multiple_of"])) > 0
+    return np.where((shapes.batch > 1) & uneven, rule["batched"], 1.0)
 
 
 def _arrays(*values: ArrayLike) -> tuple[Array, ...]:
