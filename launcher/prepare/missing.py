@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -136,10 +137,12 @@ def needs_here(
     *,
     environment: Mapping[str, str] = os.environ,
     home: Path | None = None,
+    python: str = sys.executable,
 ) -> list[Callable[[], object]]:
     """Return the checks of what renting needs on this machine: SkyPilot, and the secrets."""
     return [
         lambda: _refuse_no_engine(engine, plan, environment, home or Path.home()),
+        lambda: _refuse_spaces(plan, request, environment, python),
         lambda: _refuse_unset(request, environment),
     ]
 
@@ -205,6 +208,24 @@ def _refuse_no_engine(
             fix += f"; no keys of {plan.offer.provider} were found here: {login}"
             commands += _as_command(login)
         raise MissingError(error.message, fix=f"{fix}.", commands=commands) from None
+
+
+def _refuse_spaces(
+    plan: Plan, request: LaunchRequest, environment: Mapping[str, str], python: str
+) -> None:
+    """Refuse managed jobs of a SkyPilot that would run them from a path with a space.
+
+    SkyPilot 0.14 writes the path of its Python unquoted into the commands by which a server on this
+    machine runs managed jobs itself (sky/jobs/scheduler.py, sky/utils/command_runner.py): what
+    follows a launch ends in "No such file or directory".
+    """
+    is_here = not request.has_controller and SERVER not in environment
+    if is_here and request.buys_spot(plan) and len(python.split()) > 1:
+        raise UsageError(
+            f"SkyPilot cannot run managed jobs from a folder with a space in its name: {python}.",
+            fix="install gpuplan and SkyPilot in a virtual environment whose path has none, or rent"
+            " on demand.",
+        )
 
 
 def _refuse_unset(request: LaunchRequest, environment: Mapping[str, str]) -> None:

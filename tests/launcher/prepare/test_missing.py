@@ -9,6 +9,7 @@ from answers import make_offer, make_plan
 from gpuplan.catalog.errors import LimitError, PriceError, UsageError
 from gpuplan.launcher.lifecycle.engine import NoEngineError
 from gpuplan.launcher.prepare.missing import (
+    SERVER,
     MissingError,
     keys_here,
     list_of_packages,
@@ -137,3 +138,32 @@ def test_a_secret_that_is_not_set_is_asked_for_and_never_shown(tmp_path: Path) -
     error = here(Ready(), request, tmp_path, HF_TOKEN="hf_x")
     assert error.message.startswith("WANDB_API_KEY is not set")
     assert error.commands == ("read -rs WANDB_API_KEY && export WANDB_API_KEY",)
+
+
+@pytest.mark.parametrize(
+    ("python", "is_spot", "has_controller", "server", "is_refused"),
+    [
+        ("/home/me/my models/bin/python", True, False, {}, True),
+        ("/home/me/models/bin/python", True, False, {}, False),
+        ("/home/me/my models/bin/python", False, False, {}, False),
+        ("/home/me/my models/bin/python", True, True, {}, False),
+        ("/home/me/my models/bin/python", True, False, {SERVER: "http://team"}, False),
+    ],
+)
+def test_managed_jobs_are_not_started_from_a_path_with_a_space(
+    python: str,
+    is_spot: bool,
+    has_controller: bool,
+    server: dict[str, str],
+    is_refused: bool,
+    tmp_path: Path,
+) -> None:
+    """SkyPilot writes that path unquoted: the job was asked for, and then not found."""
+    request = LaunchRequest(spot=is_spot, has_controller=has_controller)
+    plan = make_plan()
+    checks = needs_here(Ready(), plan, request, environment=server, home=tmp_path, python=python)  # pyright: ignore[reportArgumentType]
+    if not is_refused:
+        refuse_all(checks)
+        return
+    with pytest.raises(UsageError, match="a space in its name: /home/me/my models"):
+        refuse_all(checks)
