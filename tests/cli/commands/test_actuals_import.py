@@ -194,7 +194,8 @@ def test_a_savings_plan_counts_its_effective_cost_and_list_price_once() -> None:
     )
 
 
-def test_list_prices_that_drifted_are_flagged(capsys) -> None:
+def test_list_prices_that_drifted_are_flagged(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     found = imported("focus.csv", as_csv([{**FOCUS, "ListCost": "40"}]))
     assert found.launches[0].is_drifted and found.launches[0].drift == pytest.approx(1 / 9)
     assert run(["actuals", "import", "focus.csv"]) == 0

@@ -21,6 +21,7 @@ GPT2_PARAMETERS = 124_439_808
 def test_gpt2_as_a_table_and_as_json(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
     model = str(EXAMPLES / "gpt2.py")
     assert run(["profile", model, "--param", "layers=2", "--micro-batch", "4"]) == 0
     table = capsys.readouterr().out

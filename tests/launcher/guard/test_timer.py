@@ -235,11 +235,16 @@ def test_a_clock_that_is_set_ends_no_machine_and_keeps_none(node: Timed, days: i
     node.timer(orders=limits, unowned_s=1.0)
     # A guard under the same clock, which holds the same limits.
     words = [str(python), "-E", "-S", str(node.home / "gpuplan-job" / GUARD), node.path, "--"]
-    guard = subprocess.Popen([*words, "sh", "-c", "sleep 600"], env=node.environment())
-    wait(lambda: started_with(node.path, "--"), "no guard")
+    begun = node.home / "begun"
+    run = ["sh", "-c", ': > "$0"; sleep 600', str(begun)]
+    guard = subprocess.Popen([*words, *run], env=node.environment())
+    # From here on the guard has read the clock: what began under another one is past its deadline.
+    wait(begun.exists, "no guard")
     node.begin(1 << 30, python=str(python))
     node.timer_pid()
-    clock.write_text(str(days * 86400.0))
+    later = node.home / "later"
+    later.write_text(str(days * 86400.0))
+    later.replace(clock)  # At once: nobody may read half of it.
     time.sleep(1.5)
     assert guard.poll() is None and not node.off.exists(), "a limit was taken for reached"
     guard.terminate()
