@@ -148,6 +148,20 @@ def without_bars(line: str) -> str:
     return re.sub(r"[▏▎▍▌▋▊▉█░]+", "", line).strip()
 
 
+def test_what_the_pages_say_of_an_odd_vocabulary_is_so() -> None:
+    """README and the tutorial: what it costs, and what is recommended with an even one."""
+    shares = {}
+    for page, asked in (("README.md", ASKED), ("docs/tutorial.md", IN_LIMITS)):
+        said_so = " ".join(" ".join(said(f"gpuplan {asked}")).split())
+        found = re.search(r"50,257 wide, an odd number, .* up to (\d+) % of a step", said_so)
+        assert found is not None, page
+        shares[page] = int(found[1])
+        lines = answer(f"{asked} --param vocab=50304")
+        recommended = next(line for line in lines if line.startswith("Recommended"))
+        assert "8 × A100-40GB-SXM" in recommended, page
+    assert shares == pytest.approx({"README.md": 25, "docs/tutorial.md": 30}, abs=6)
+
+
 def test_numbers_are_read_in_one_unit() -> None:
     assert amounts("15–22 h  $50–70  161k") == [15.0, 22.0, 50.0, 70.0, 161e3]
     assert amounts("62–85 min   1.05M  3.4–5.0 d") == pytest.approx([62, 85 / 60, 1.05e6, 3.4, 120])

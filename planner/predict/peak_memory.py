@@ -118,21 +118,21 @@ def _passes_held(setup: Setup) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolBytes:
+class Pool:
     """What the allocator takes from a device, and the least in which the step still runs."""
 
-    held: float
-    """Reserved at the peak on this very device, bytes."""
-    least: float
-    """Reserved at the least, every free segment given back as soon as memory runs out, bytes.
+    held_bytes: float
+    """Reserved at the peak on this very device."""
+    least_bytes: float
+    """Reserved at the least, every free segment given back as soon as memory runs out.
 
     Where the step lies so far below the room that it cannot run out, that is not replayed and
-    this is `held`."""
+    this is `held_bytes`."""
     is_short: bool
     """Whether the allocator has to give segments back, which slows the step."""
 
 
-def pool_bytes(cache: ModelCache, setup: Setup, allocated: float, room: float) -> PoolBytes:
+def pool_of(cache: ModelCache, setup: Setup, allocated: float, room: float) -> Pool:
     """Return what the pool takes of `room` bytes.
 
     With room enough the allocator keeps what it once took, before the step too; when it runs short
@@ -141,10 +141,10 @@ def pool_bytes(cache: ModelCache, setup: Setup, allocated: float, room: float) -
     """
     usual = _taken_bytes(cache, setup, allocated, tight=False)
     if usual <= CERTAIN_SHARE * room:
-        return PoolBytes(held=usual, least=usual, is_short=False)
+        return Pool(held_bytes=usual, least_bytes=usual, is_short=False)
     least = min(usual, _taken_bytes(cache, setup, allocated, tight=True))
     held = usual if usual <= room else max(least, room)
-    return PoolBytes(held=held, least=least, is_short=usual > room)
+    return Pool(held_bytes=held, least_bytes=least, is_short=usual > room)
 
 
 def _taken_bytes(cache: ModelCache, setup: Setup, allocated: float, *, tight: bool) -> float:
@@ -167,9 +167,13 @@ def is_safe(
     """Return whether the device holds a step but for a chance of `max_oom` of running out."""
     framework, allocated = framework_of(site, setup), memory.peak_bytes.item()
     capacity = capacity_bytes(site.accelerator)
-    pool = pool_bytes(cache, setup, allocated, capacity - framework)
+    pool = pool_of(cache, setup, allocated, capacity - framework)
     safe = safe_peak_bytes(
-        np.array(pool.least), framework, stack=setup.stack, layout=setup.layout, max_oom=max_oom
+        np.array(pool.least_bytes),
+        framework,
+        stack=setup.stack,
+        layout=setup.layout,
+        max_oom=max_oom,
     )
     return safe.item() <= capacity
 

@@ -22,7 +22,7 @@ from .host_work import host_memory_of
 from .input_wait import after_waiting, input_wait_s, waiting_notes
 from .interval import memory_interval, oom_probability
 from .kept.model_cache import ModelCache
-from .peak_memory import framework_of, memory_parts, pool_bytes
+from .peak_memory import framework_of, memory_parts, pool_of
 from .step_time import estimated_step_s, step_parts
 from .supported import refuse_unsupported
 
@@ -110,8 +110,8 @@ def assemble(
     framework = framework_of(site, setup)
     capacity = capacity_bytes(device)
     room = capacity - framework
-    pool = pool_bytes(cache, setup, allocated, room)
-    reserved = pool.held
+    pool = pool_of(cache, setup, allocated, room)
+    reserved = pool.held_bytes
     peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
     step_s = total_s + (waited_s or 0.0)
     mfu, hfu = utilisation(cache, site, setup, step_s)
@@ -123,13 +123,17 @@ def assemble(
         memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved),
         peak_allocated_bytes=allocated,
         peak_reserved_bytes=reserved,
-        least_memory_bytes=pool.least + framework,
+        least_memory_bytes=pool.least_bytes + framework,
         tight=pool.is_short,
         mfu=mfu,
         hfu=hfu,
         bandwidth_share=bandwidth_share(cache, site, setup, step_s),
         p_oom=oom_probability(
-            pool.least, framework, capacity_bytes=capacity, stack=setup.stack, layout=setup.layout
+            pool.least_bytes,
+            framework,
+            capacity_bytes=capacity,
+            stack=setup.stack,
+            layout=setup.layout,
         ),
         notes=(
             *memory_notes(device, peak),

@@ -292,7 +292,7 @@ def _least_ratio(
 ) -> float:
     """Return the smallest of some pools, relative to the allocated peak, that the step runs in.
 
-    Found by bisection: what runs in a pool runs in a larger one.
+    Found by bisection: what runs in a pool is taken to run in any larger one.
     """
     tried = [ratio for ratio in TIGHT_RATIOS if ratio < usual]
 

@@ -22,6 +22,7 @@ from ..candidate import Candidate
 LEAST_SHARE = 0.1
 """Of the step, from which it is worth a line. A judgement."""
 MOST_PLANS, MOST_OTHERS = 16, 4
+"""Candidates that are looked at, shown and not: a few milliseconds each. A judgement."""
 MULTIPLE = 64
 """Of a width that every kernel takes: rows of 128 bytes in 16 bits."""
 

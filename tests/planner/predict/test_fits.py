@@ -133,4 +133,5 @@ def test_memory_that_the_allocator_can_give_back_is_not_run_out_of(small_decoder
         peak = one.peak_memory_bytes
         assert one.least_memory_bytes <= peak.value == peak.capacity
         assert one.is_doubtful and one.p_oom <= 0.5 + 1e-6
-    assert [one.p_oom for one in short] == sorted(one.p_oom for one in short)
+    chances = [one.p_oom for one in short]
+    assert chances == sorted(chances) and chances[0] < 0.45, "no longer a coin's"

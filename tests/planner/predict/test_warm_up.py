@@ -8,7 +8,7 @@ import pytest
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import PoolBytes, memory_parts, pool_bytes
+from gpuplan.planner.predict.peak_memory import Pool, memory_parts, pool_of
 from gpuplan.planner.predict.warm_up import FP32_FORWARD_FIRST, warm_up_bytes
 from gpuplan.profiles.profile import Profile
 
@@ -32,17 +32,17 @@ def test_the_pool_shows_the_larger_of_pass_and_step(toy: Profile) -> None:
     held = warm_up_bytes(cache, WARMED)
     small, large = 0.1 * held, 10 * held
 
-    def pool(setup: Setup, allocated: float) -> PoolBytes:
-        return pool_bytes(cache, setup, allocated, room=20 * held)
+    def pool(setup: Setup, allocated: float) -> Pool:
+        return pool_of(cache, setup, allocated, room=20 * held)
 
-    assert pool(WARMED, small).held == pytest.approx(held)
+    assert pool(WARMED, small).held_bytes == pytest.approx(held)
     assert not pool(WARMED, small).is_short
     assert pool(WARMED, large) == pool(PLAIN, large)
-    assert pool(PLAIN, small).held < held
+    assert pool(PLAIN, small).held_bytes < held
 
 
 def test_a_device_that_is_too_small_for_the_pass_is_short(toy: Profile) -> None:
     cache = ModelCache(toy)
     held = warm_up_bytes(cache, WARMED)
-    pool = pool_bytes(cache, WARMED, 0.1 * held, room=0.5 * held)
-    assert pool.is_short and pool.held >= held and pool.least >= held
+    pool = pool_of(cache, WARMED, 0.1 * held, room=0.5 * held)
+    assert pool.is_short and pool.held_bytes >= held and pool.least_bytes >= held
