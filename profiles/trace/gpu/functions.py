@@ -16,6 +16,11 @@ from .sparse import new_sparse, new_tensor
 
 GPU = torch.device("cuda", 0)
 META = torch.device("meta")
+LOST_ROWS = (
+    "gives attention a tensor that is transposed in its last dimension, which rules the fused"
+    " kernels out: what runs instead writes every score to memory. .contiguous() before the call"
+    " brings them back"
+)
 FROM_DATA = frozenset(("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer"))
 
 
@@ -25,8 +30,20 @@ def attention_kernel(
     """Return "flash", "efficient" or "math": what `scaled_dot_product_attention` runs on a GPU.
 
     Source: torch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (default priority order,
-    compute capability 8.0 or later).
+    compute capability 8.0 or later; `check_last_dim_stride_equals_1_dense` of every fused kernel).
     """
+    in_rows = _lie_in_rows(query, key, value, mask)
+    return _kernel_of_rows(query, key, value, mask) if in_rows else "math"
+
+
+def _lie_in_rows(*tensors: torch.Tensor | None) -> bool:
+    """Return whether the elements of each last dimension lie side by side."""
+    return all(one is None or one.stride(-1) == 1 for one in tensors)
+
+
+def _kernel_of_rows(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> str:
     same_heads = query.shape[1:2] == key.shape[1:2]
     half = query.dtype in (torch.float16, torch.bfloat16)
     head_dim = query.shape[-1]
@@ -84,10 +101,12 @@ def lost_flash(
     *_: Any,
     **__: Any,
 ) -> str | None:
-    """Return what a call does whose mask alone rules the flash kernel out; None for all others.
+    """Return what a call does that alone rules faster kernels out; None for all others.
 
     Takes the arguments of `scaled_dot_product_attention`.
     """
+    if not _lie_in_rows(query, key, value):
+        return None if _kernel_of_rows(query, key, value, attn_mask) == "math" else LOST_ROWS
     if attn_mask is None or attention_kernel(query, key, value, None) != "flash":
         return None
     kernel = attention_kernel(query, key, value, attn_mask)

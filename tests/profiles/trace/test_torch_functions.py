@@ -208,7 +208,22 @@ class Attends(nn.Module):
         return F.scaled_dot_product_attention(q, k, k, attn_mask=mask, enable_gqa=True).sum()
 
 
-def notes_of_attention(model: nn.Module, numerics: str) -> list[str]:
+class OverPixels(nn.Module):
+    """Attention whose tokens are the pixels of an image, its channels first."""
+
+    def __init__(self, *, in_rows: bool, heads: bool = True) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(12, 24, 1)
+        self.in_rows, self.heads = in_rows, heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = self.layer(x).flatten(2).transpose(1, 2)
+        tokens = tokens.unsqueeze(1) if self.heads else tokens
+        q, k, v = (tokens.contiguous() if self.in_rows else tokens).chunk(3, dim=-1)
+        return F.scaled_dot_product_attention(q, k, v).sum()
+
+
+def traced_attention(model: nn.Module, numerics: str) -> Profile:
     workload = Workload(
         name="attends",
         path=Path(__file__),
@@ -217,8 +232,12 @@ def notes_of_attention(model: nn.Module, numerics: str) -> list[str]:
         compute_loss=lambda model, batch: model(*batch),
         build_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
     )
-    notes = trace_workload(workload, numerics=[numerics]).notes  # pyright: ignore[reportArgumentType]
-    return [note for note in notes if "flash kernel" in note]
+    return trace_workload(workload, numerics=[numerics])  # pyright: ignore[reportArgumentType]
+
+
+def notes_of_attention(model: nn.Module, numerics: str) -> list[str]:
+    notes = traced_attention(model, numerics).notes
+    return [note for note in notes if "flash kernel" in note or "fused kernels" in note]
 
 
 @pytest.mark.parametrize(
@@ -243,3 +262,21 @@ def test_a_mask_that_rules_out_flash_attention_is_said_with_its_line(
 def test_attention_that_has_no_flash_kernel_to_lose_says_nothing() -> None:
     assert notes_of_attention(Attends(4, mask=False), "amp16") == []
     assert notes_of_attention(Attends(4, mask=True), "fp32") == []
+    assert notes_of_attention(OverPixels(in_rows=False, heads=False), "amp16") == []
+
+
+@pytest.mark.parametrize("numerics", ["fp32", "amp16"])
+def test_attention_over_transposed_tensors_has_no_fused_kernel_and_that_is_said(
+    numerics: str,
+) -> None:
+    """Every fused kernel refuses them (`check_last_dim_stride_equals_1_dense`)."""
+    strided = traced_attention(OverPixels(in_rows=False), numerics)
+    kinds = {kernel.kind for segment in strided.steps[0].segments for kernel in segment.kernels}
+    assert "attention" not in kinds and "softmax" in kinds
+    (note,) = notes_of_attention(OverPixels(in_rows=False), numerics)
+    line = OverPixels.forward.__code__.co_firstlineno + 4
+    assert note.startswith(f"test_torch_functions.py:{line}, in forward gives attention a tensor")
+    in_rows = traced_attention(OverPixels(in_rows=True), numerics)
+    kinds = {kernel.kind for segment in in_rows.steps[0].segments for kernel in segment.kernels}
+    assert "attention" in kinds and "softmax" not in kinds
+    assert notes_of_attention(OverPixels(in_rows=True), numerics) == []
