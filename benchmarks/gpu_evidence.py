@@ -180,14 +180,22 @@ def run_record(
         "optimizer": None,  # The model file's own, as it is written there.
         "optimizer_built": facts.get("optimizer_built"),
         "offload": False,
-        # No variable of the loop holds the logits: `compute_loss` returns the loss alone.
-        "features": [*(["grad_scaler"] if case.precision == "fp16-amp" else []), "freed-logits"],
+        "features": features_of(case, built_in_fp32=facts.get("built_in_fp32", False)),
         "measured": outcome["measured"] if outcome["kind"] == "measured" else nothing,
         "error": outcome["error"],
         "environment": environment,
         "command": command_of(case),
         "assumed": [],
     }
+
+
+def features_of(case: Case, *, built_in_fp32: bool) -> list[str]:
+    """Return what the loop does, as run records name it.
+
+    No variable of it holds the logits: `compute_loss` returns the loss alone.
+    """
+    scaled = ["grad_scaler"] if case.precision == "fp16-amp" else []
+    return [*scaled, "freed-logits", *(["built-in-fp32"] if built_in_fp32 else [])]
 
 
 def command_of(case: Case) -> str:

@@ -15,6 +15,7 @@ from torch import nn
 
 from gpuplan.api.validation import validate
 from gpuplan.catalog.names import resolve_accelerator
+from gpuplan.planner.software.kept_memory import BUILT_IN_FP32
 from gpuplan.profiles.passes.recompute import KEPT_KINDS
 from gpuplan.profiles.records import read_records
 from gpuplan.profiles.trace.kernels.count import kind_of
@@ -129,6 +130,7 @@ def test_a_step_trains_in_every_precision(precision: str) -> None:
     ]
     assert any(changed), "the optimizer took no step"
     assert (training.loss_scale() is not None) == (precision == "fp16-amp")
+    assert training.built_in_fp32 == (precision == "bf16")
 
 
 @pytest.mark.parametrize("recompute", ["selective", "full"])
@@ -319,6 +321,8 @@ def test_a_record_is_what_validate_reads(tmp_path: Path) -> None:
     assert (measured.measured.model_extra or {})["peak_reserved_gib"] == 2.0
     assert oom.measured.oom and oom.measured.step_time_s is None
     assert str(ROOT) not in path.read_text(encoding="utf-8")
+    cast = command.features_of(tiny(precision="bf16"), built_in_fp32=True)
+    assert cast == ["freed-logits", BUILT_IN_FP32]
 
 
 def test_what_we_measured_ourselves_can_be_predicted() -> None:

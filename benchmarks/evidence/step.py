@@ -42,7 +42,7 @@ class TrainingStep:
         self.device = device
         workload = load_model_file(case)
         self._compute_loss = workload.compute_loss
-        self.module: nn.Module = _built(workload, case, device)
+        self.module, self.built_in_fp32 = _built(workload, case, device)
         self.blocks = wrap_blocks(self.module, case.recompute)
         self.optimizer = workload.build_optimizer(self.module.parameters())
         self.batch = _batch(workload, case, device)
@@ -121,12 +121,15 @@ def wrap_blocks(model: nn.Module, recompute: str) -> int:
     return len(blocks)
 
 
-def _built(workload: Any, case: Case, device: str) -> nn.Module:
-    """Return the model on the device, in training mode, stored as the precision says."""
+def _built(workload: Any, case: Case, device: str) -> tuple[nn.Module, bool]:
+    """Return the model on the device, in training mode, stored as the precision says.
+
+    And whether it was in fp32 there before it was cast: the allocator's pool keeps what that took.
+    """
     try:
         with torch.device(device):  # Filling billions of parameters takes the host a minute.
             model = workload.build_model()
-        return _stored(model, case).to(device).train()
+        return _stored(model, case).to(device).train(), case.precision == "bf16"
     except torch.OutOfMemoryError:
         # Whole in fp32 it does not fit; in 16 bits it may.
         if case.precision != "bf16":
@@ -134,7 +137,7 @@ def _built(workload: Any, case: Case, device: str) -> nn.Module:
         model = None
         gc.collect()
         torch.cuda.empty_cache()
-    return _stored(workload.build_model(), case).to(device).train()
+    return _stored(workload.build_model(), case).to(device).train(), False
 
 
 def _stored(model: nn.Module, case: Case) -> nn.Module:

@@ -111,6 +111,7 @@ def _measure(case: Case, meter: Meter, facts: dict[str, Any], measure_s: float) 
         "trainable_parameters": sum(p.numel() for p in step.module.parameters() if p.requires_grad),
         "optimizer_built": type(step.optimizer).__name__,
         "recomputed_blocks": step.blocks,
+        "built_in_fp32": step.built_in_fp32,
     }
     for _ in range(COMPILED_WARM_UP_STEPS if case.compile else WARM_UP_STEPS):
         step()

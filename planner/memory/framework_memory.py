@@ -29,6 +29,11 @@ CUBLAS_WORKSPACE_BYTES = int(8.125 * MIB)
 """cuBLAS workspace per handle and stream (torch CUBLAS_WORKSPACE_CONFIG default :4096:2:16:8)."""
 CUBLAS_WORKSPACE_HOPPER_BYTES = 32 * MIB
 """The same on Hopper and later (torch aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+MULTIPLYING_THREADS = 2
+"""That of the forward pass and autograd's own: each has a handle, and so a workspace."""
+POOLED_WORKSPACES: Date = (2023, 3)
+"""torch 2.0 takes them from its allocator's pool (pytorch/pytorch#83461; 1.13 did not, #95668),
+where they keep blocks apart; cuBLAS asked the driver before."""
 COMMUNICATOR_BYTES = int(0.6 * GIB)
 """NCCL buffers of one communicator: 0.5-0.7 GB seen (nccl#964, nccl#864, nccl#1685)."""
 
@@ -36,16 +41,26 @@ COMMUNICATOR_BYTES = int(0.6 * GIB)
 def framework_bytes(
     accelerator: Accelerator, *, communicators: int, date: Date | None = None
 ) -> float:
-    """Return bytes that a process holds outside the allocator's pool on one device.
+    """Return bytes that a process holds beside its tensors on one device.
+
+    The workspaces, though torch has them in its allocator's pool, are among them.
 
     Args:
         accelerator: the device; Hopper and later have larger cuBLAS workspaces.
         communicators: NCCL communicators that the layout opens on this rank (0 on one device).
         date: of the software; None is today.
     """
+    workspaces = MULTIPLYING_THREADS * workspace_bytes(accelerator)
+    return context_bytes(accelerator, date) + workspaces + communicators * COMMUNICATOR_BYTES
+
+
+def workspace_bytes(accelerator: Accelerator) -> int:
+    """Return bytes that matrix products take as workspace in one thread.
+
+    ROCm's larger ones are in its context, of which nobody measured the parts.
+    """
     modern = accelerator.arch.startswith(("Hopper", "Blackwell"))
-    workspace = CUBLAS_WORKSPACE_HOPPER_BYTES if modern else CUBLAS_WORKSPACE_BYTES
-    return context_bytes(accelerator, date) + workspace + communicators * COMMUNICATOR_BYTES
+    return CUBLAS_WORKSPACE_HOPPER_BYTES if modern else CUBLAS_WORKSPACE_BYTES
 
 
 def context_bytes(accelerator: Accelerator, date: Date | None = None) -> float:

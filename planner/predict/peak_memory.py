@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...catalog.types import Accelerator
 from ...profiles.passes.loss import with_loss
 from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
-from ..memory.framework_memory import communicators, framework_bytes
+from ..memory.framework_memory import (
+    MULTIPLYING_THREADS,
+    POOLED_WORKSPACES,
+    communicators,
+    framework_bytes,
+    workspace_bytes,
+)
 from ..memory.no_sync import NO_SYNC
 from ..memory.rank_memory import RankMemory
 from ..memory.stages.memory import checked_stages, stage_memories
@@ -132,32 +139,39 @@ class Pool:
     """Whether the allocator has to give segments back, which slows the step."""
 
 
-def pool_of(cache: ModelCache, setup: Setup, allocated: float, room: float) -> Pool:
-    """Return what the pool takes of `room` bytes.
+def pool_of(
+    cache: ModelCache, device: Accelerator, setup: Setup, allocated: float, room: float
+) -> Pool:
+    """Return what the pool takes of `room` bytes, beside the workspaces of libraries.
 
     With room enough the allocator keeps what it once took, before the step too; when it runs short
     it releases free segments and tries again, so that the step still runs in little more than it
     allocates.
     """
-    usual = _taken_bytes(cache, setup, allocated, tight=False)
+    usual = _taken_bytes(cache, device, setup, allocated, tight=False)
     if usual <= CERTAIN_SHARE * room:
         return Pool(held_bytes=usual, least_bytes=usual, is_short=False)
-    least = min(usual, _taken_bytes(cache, setup, allocated, tight=True))
+    least = min(usual, _taken_bytes(cache, device, setup, allocated, tight=True))
     held = usual if usual <= room else max(least, room)
     return Pool(held_bytes=held, least_bytes=least, is_short=usual > room)
 
 
-def _taken_bytes(cache: ModelCache, setup: Setup, allocated: float, *, tight: bool) -> float:
+def _taken_bytes(
+    cache: ModelCache, device: Accelerator, setup: Setup, allocated: float, *, tight: bool
+) -> float:
     """Return bytes that the allocator takes: with room enough, or (tight) at the least."""
     cache = cache.with_frozen(setup.frozen_precision)
     fewer = _quantised_bytes(cache, setup)
-    taken = (allocated + fewer) * _reserved_ratio(cache, setup, tight=tight) - fewer
+    pooled = pooled_workspace_bytes(device, setup)
+    ratio = _reserved_ratio(cache, setup, tight=tight, workspace_bytes=pooled)
+    taken = (allocated + fewer) * ratio - fewer
     return max(warm_up_bytes(cache, setup), taken)
 
 
 def is_roomy(cache: ModelCache, site: Site, setup: Setup, memory: RankMemory) -> bool:
     """Return whether the device holds what the allocator takes when it need not release any."""
-    reserved = _taken_bytes(cache, setup, memory.peak_bytes.item(), tight=False)
+    device = site.accelerator
+    reserved = _taken_bytes(cache, device, setup, memory.peak_bytes.item(), tight=False)
     return reserved + framework_of(site, setup) <= capacity_bytes(site.accelerator)
 
 
@@ -167,7 +181,7 @@ def is_safe(
     """Return whether the device holds a step but for a chance of `max_oom` of running out."""
     framework, allocated = framework_of(site, setup), memory.peak_bytes.item()
     capacity = capacity_bytes(site.accelerator)
-    pool = pool_of(cache, setup, allocated, capacity - framework)
+    pool = pool_of(cache, site.accelerator, setup, allocated, capacity - framework)
     safe = safe_peak_bytes(
         np.array(pool.least_bytes),
         framework,
@@ -178,10 +192,13 @@ def is_safe(
     return safe.item() <= capacity
 
 
-def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:
+def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool, workspace_bytes: int) -> float:
     """Return reserved ÷ allocated bytes; where some layers are recomputed, between both ends."""
     if ends := _policy_ends(setup):
-        kept, again = (_reserved_ratio(cache, one, tight=tight) for one in ends[:2])
+        kept, again = (
+            _reserved_ratio(cache, one, tight=tight, workspace_bytes=workspace_bytes)
+            for one in ends[:2]
+        )
         return kept + ends[2] * (again - kept)
     found = cache.fragmentation(
         setup.precision,
@@ -190,6 +207,7 @@ def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:
         autocast=setup.autocast,
         tight=tight,
         residence=setup_residence(setup),
+        workspace_bytes=workspace_bytes,
     )
     return max(1.0, found)
 
@@ -202,8 +220,22 @@ def _quantised_bytes(cache: ModelCache, setup: Setup) -> float:
     return quantised_bytes(cache.profile) if setup.frozen_precision == "nf4" else 0.0
 
 
+def pooled_workspace_bytes(device: Accelerator, setup: Setup) -> int:
+    """Return bytes of one thread's workspace where it lies in the allocator's pool, else 0."""
+    date = setup.software_date
+    pooled = setup.stack != "xla" and (date is None or date >= POOLED_WORKSPACES)
+    return workspace_bytes(device) if pooled else 0
+
+
+def pooled_bytes(cache: ModelCache, device: Accelerator, setup: Setup) -> int:
+    """Return bytes of `framework_of` that lie in the allocator's pool: workspaces of products."""
+    if "gemm" not in cache.kinds:
+        return 0
+    return MULTIPLYING_THREADS * pooled_workspace_bytes(device, setup)
+
+
 def framework_of(site: Site, setup: Setup) -> float:
-    """Return bytes that a process of this setup holds outside the allocator's pool."""
+    """Return bytes that a process of this setup holds beside its tensors."""
     return framework_bytes(
         site.accelerator,
         communicators=communicators(setup.layout, setup.stack),

@@ -22,7 +22,7 @@ from .host_work import host_memory_of
 from .input_wait import after_waiting, input_wait_s, waiting_notes
 from .interval import memory_interval, oom_probability
 from .kept.model_cache import ModelCache
-from .peak_memory import framework_of, memory_parts, pool_of
+from .peak_memory import framework_of, memory_parts, pool_of, pooled_bytes
 from .step_time import estimated_step_s, step_parts
 from .supported import refuse_unsupported
 
@@ -110,7 +110,8 @@ def assemble(
     framework = framework_of(site, setup)
     capacity = capacity_bytes(device)
     room = capacity - framework
-    pool = pool_of(cache, setup, allocated, room)
+    pool = pool_of(cache, device, setup, allocated, room)
+    pooled = pooled_bytes(cache, device, setup)
     reserved = pool.held_bytes
     peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
     step_s = total_s + (waited_s or 0.0)
@@ -121,8 +122,8 @@ def assemble(
         breakdown_s=breakdown,
         peak_memory_bytes=peak,
         memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved),
-        peak_allocated_bytes=allocated,
-        peak_reserved_bytes=reserved,
+        peak_allocated_bytes=allocated + pooled,
+        peak_reserved_bytes=reserved + pooled,
         least_memory_bytes=pool.least_bytes + framework,
         tight=pool.is_short,
         mfu=mfu,

@@ -11,7 +11,13 @@ from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..plan.setup import Date, Setup
 from ..software.dispatch import UNFUSED_EXPERTS, routing_passes, waiting_launch_s
-from ..software.kept_memory import KEPT_LOGITS, fuses_kernels, keeps_gradients, loss_of
+from ..software.kept_memory import (
+    BUILT_IN_FP32,
+    KEPT_LOGITS,
+    fuses_kernels,
+    keeps_gradients,
+    loss_of,
+)
 from ..software.stack import StackFacts, facts_of, runs_torch_pipelines
 from ..software.versions import (
     BF16_REDUCTION,
@@ -54,6 +60,7 @@ def setup_residence(setup: Setup) -> Residence:
         loss=away.loss if away.loss != "whole" else own,
         keeps_logits=KEPT_LOGITS in setup.features,
         keeps_gradients=keeps_gradients(setup),
+        built_in_fp32=BUILT_IN_FP32 in setup.features,
         scripts_gelu=scripts_gelu(setup.stack, date),
         fuses=fuses_kernels(setup.stack, date, compiled=setup.compile),
     )

@@ -14,10 +14,12 @@ KEPT_LOGITS = "kept-logits"
 FREED_LOGITS = "freed-logits"
 FUSED_LOSS = "fused-cross-entropy"
 KEPT_GRADIENTS = "kept-gradients"
+BUILT_IN_FP32 = "built-in-fp32"
 """Features, as run records name them. Logits are kept where a variable of the loop holds them until
 the next step makes others; gpuplan's own loops, which call a file's `compute_loss`, free them.
 Gradients are kept where they live on into the next step, because the loop never clears
-them, or because it writes zeros into them (`FREED_GRADIENTS`)."""
+them, or because it writes zeros into them (`FREED_GRADIENTS`). A model in 16 bits was built in fp32
+where it is cast on the device, not before it is moved there."""
 
 
 def loss_of(stack: Stack, features: Collection[str] = ()) -> Loss:

@@ -5,6 +5,7 @@ up to 512 bytes; requests up to 1 MiB come from 2 MiB segments, up to 10 MiB fro
 larger ones from a segment of their own rounded up to 2 MiB; the smallest free block that fits is
 taken and split, and a freed block merges with free neighbours. Segments are released only when
 the device would run out otherwise: then every wholly free one is, and the request is tried again.
+cuBLAS's workspaces are from the same pool (aten/src/ATen/cuda/CublasHandlePool.cpp).
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class MemoryReplay:
     """What is allocated at that peak, by category; sums to `peak_allocated_bytes`."""
     peak_tick: int
     """The operation at which the peak is reached; -1: before the step."""
+    workspace_bytes: int = 0
+    """What libraries hold of both peaks, all workspaces together."""
 
 
 class CachingAllocator:
@@ -146,6 +149,8 @@ def replay(
     *,
     limit_bytes: float | None = None,
     keeps_gradients: bool = False,
+    built_in_fp32: bool = False,
+    workspace_bytes: int = 0,
 ) -> MemoryReplay:
     """Return what a step holds at its peak, at this micro-batch size, once training has begun.
 
@@ -157,6 +162,11 @@ def replay(
         micro_batch: samples.
         limit_bytes: memory that the pool may take; None is as much as it likes.
         keeps_gradients: whether gradients outlive a step, so that those of the next are added.
+        built_in_fp32: whether 16-bit parameters were made in fp32 on the device, and then cast one
+            by one: the pool keeps what both took.
+        workspace_bytes: what cuBLAS takes from the pool for each thread that multiplies, and keeps:
+            the forward pass has one and autograd another. Either is cut out of what happens to be
+            free when its thread first multiplies, which leaves no whole block there.
 
     Raises:
         PoolExhaustedError: the step needs more than `limit_bytes`.
@@ -165,7 +175,14 @@ def replay(
     sizes = [round(Affine(*size).at(micro_batch)) for size in zip(*memory.growth, strict=True)]
     kept = _gradients(step) if keeps_gradients else frozenset[int]()
     pool = _Pool(memory, sizes, limit_bytes, kept)
-    pool.run(state_from_tick=_first_tick(step, "optimizer"))
+    multiplies = _first_products(step) if workspace_bytes else []
+    if built_in_fp32:
+        pool.cast_parameters()
+    pool.run(
+        state_from_tick=_first_tick(step, "optimizer"),
+        workspace_bytes=workspace_bytes,
+        multiplies_at=multiplies,
+    )
     pool.next_step()
     pool.run()
     return MemoryReplay(
@@ -173,6 +190,7 @@ def replay(
         peak_reserved_bytes=pool.allocator.peak_reserved_bytes,
         breakdown_bytes=_breakdown(memory, sizes, pool.alive_at_peak, pool.most, kept),
         peak_tick=pool.peak_tick,
+        workspace_bytes=workspace_bytes * len(multiplies),
     )
 
 
@@ -191,12 +209,25 @@ class _Pool:
         self._handles: dict[int, tuple[int, int, int]] = {}
         self.most, self.peak_tick, self.alive_at_peak = 0, -1, 0
 
-    def run(self, *, state_from_tick: int | None = None) -> None:
-        """Run one step, in which the optimizer's state may not exist before a tick."""
+    def run(
+        self,
+        *,
+        state_from_tick: int | None = None,
+        workspace_bytes: int = 0,
+        multiplies_at: Sequence[int] = (),
+    ) -> None:
+        """Run one step, in which the optimizer's state may not exist before a tick.
+
+        Nor do the workspaces of libraries, one from each of some ticks on.
+        """
         state = [] if state_from_tick is None else self._state()
         waits = set(state)
         sizes, handles, allocator = self._sizes, self._handles, self.allocator
+        multiplies_at = list(multiplies_at)
         for order, (tick, row, born) in enumerate(events(self._memory)):
+            while multiplies_at and tick >= multiplies_at[0]:
+                allocator.allocate(workspace_bytes)
+                del multiplies_at[0]
             if waits and state_from_tick is not None and tick >= state_from_tick:
                 self._make(state, order, tick)
                 waits = set()
@@ -212,6 +243,18 @@ class _Pool:
             elif row in self._kept and row in handles:
                 self._add(row, order, tick)
         self._make(sorted(waits), 0, -1)
+
+    def cast_parameters(self) -> None:
+        """Make parameters, before all else, from ones that are twice as large."""
+        number, allocator = CATEGORIES.index("parameters"), self.allocator
+        rows = [
+            row
+            for row, category in enumerate(self._memory.category)
+            if category == number and self._memory.birth_tick[row] < 0 and self._sizes[row] > 0
+        ]
+        for row, wide in [(row, allocator.allocate(2 * self._sizes[row])) for row in rows]:
+            self._handles[row] = allocator.allocate(self._sizes[row])
+            allocator.free(wide)
 
     def next_step(self) -> None:
         """Free what a step leaves behind (gradients) and forget its peak, but not the pool."""
@@ -258,6 +301,20 @@ def _gradients(step: StepTrace) -> frozenset[int]:
         for row, (category, birth, death) in enumerate(rows)
         if category == number and 0 <= birth < read < death
     )
+
+
+def _first_products(step: StepTrace) -> list[int]:
+    """Return the ticks at which the forward pass, and then autograd's thread, first multiply.
+
+    What is recomputed runs in that thread.
+    """
+    found: dict[bool, int] = {}
+    for start, number in zip(step.start_tick, step.schedule, strict=True):
+        segment = step.segments[number]
+        for kernel, offset in zip(segment.kernels, segment.offsets, strict=False):
+            if kernel.kind == "gemm" and segment.phase != "optimizer":
+                found.setdefault(segment.phase == "forward", start + offset)
+    return sorted(found.values())
 
 
 def _first_tick(step: StepTrace, phase: str) -> int:

@@ -50,6 +50,9 @@ class Residence:
     keeps_gradients: bool = False
     """Whether gradients live on through the forward pass of the next step. The storages of one step
     do not show it: whoever asks what is held has to (`replay`, `kept_passes`)."""
+    built_in_fp32: bool = False
+    """Whether 16-bit parameters were made in fp32 on the device, and cast there: that is before the
+    step, and so for its replay to see, too."""
     scripts_gelu: bool = False
     """Whether GELU is a TorchScript function of 2020."""
     fuses: bool = False
@@ -67,7 +70,8 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
         step: the step, recompute included.
         residence: what leaves the device.
     """
-    if replace(residence, fuses=False, keeps_gradients=False) == ON_DEVICE:
+    unseen = {"fuses": False, "keeps_gradients": False, "built_in_fp32": False}
+    if replace(residence, **unseen) == ON_DEVICE:
         return step
     step = with_loss(step, residence.loss, keeps_logits=residence.keeps_logits)
     if residence.scripts_gelu:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from copy import copy
-from typing import TypeVar, cast
+from typing import TypedDict, TypeVar, cast
 
 import numpy as np
 
 from ....catalog.types import Accelerator
 from ....catalog.vocabulary import FrozenPrecision, Precision, Recompute
-from ....profiles.analysis.caching_allocator import PoolExhaustedError, replay
+from ....profiles.analysis.caching_allocator import MemoryReplay, PoolExhaustedError, replay
 from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ....profiles.curves.device_curves import DeviceCurves, curves_for
 from ....profiles.passes.residence import ON_DEVICE, Residence
@@ -239,8 +239,11 @@ class ModelCache:
         autocast: bool = True,
         tight: bool = False,
         residence: Residence = ON_DEVICE,
+        workspace_bytes: int = 0,
     ) -> float:
         """Return reserved ÷ allocated peak of the step on one device, by replaying the pool.
+
+        The workspaces of libraries are in neither, though where they lie counts.
 
         Args:
             precision: with `autocast`, decides which trace runs.
@@ -250,18 +253,21 @@ class ModelCache:
             tight: the least that the step runs in, the allocator releasing free segments, instead
                 of what it takes when memory is plentiful.
             residence: what of the step is not on the device.
+            workspace_bytes: of each thread that multiplies, in the pool.
         """
         numerics = self.numerics(precision, autocast=autocast)
-        key = (numerics, recompute, micro_batch, tight, residence)
+        key = (numerics, recompute, micro_batch, tight, residence, workspace_bytes)
         if key not in self._derived.reserved:
 
             def replayed() -> float:
                 trace = self.steps.trace_in(numerics, recompute, residence=residence)
-                keeps = residence.keeps_gradients
-                pool = replay(trace, micro_batch, keeps_gradients=keeps)
-                allocated = max(1, pool.peak_allocated_bytes)
-                usual = pool.peak_reserved_bytes / allocated
-                return _least_ratio(trace, micro_batch, allocated, usual, keeps) if tight else usual
+                ways: _Ways = {
+                    "keeps_gradients": residence.keeps_gradients,
+                    "built_in_fp32": residence.built_in_fp32,
+                    "workspace_bytes": workspace_bytes,
+                }
+                pool = replay(trace, micro_batch, **ways)
+                return _least_ratio(trace, micro_batch, pool, ways) if tight else _ratio(pool)
 
             found = self.values.value(("fragmentation", *key), replayed)
             self._derived.reserved[key] = cast(float, found)
@@ -283,23 +289,42 @@ class _Derived:
         self.numerics = frozenset(profile.numerics())
         self.kernels: dict[tuple[object, ...], StepKernels] = {}
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
-        self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
+        self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence, int], float] = {}
         self.shared: dict[tuple[object, ...], object] = {}
 
 
-def _least_ratio(
-    trace: StepTrace, micro_batch: int, allocated: int, usual: float, keeps_gradients: bool
-) -> float:
+class _Ways(TypedDict):
+    """How a step is replayed."""
+
+    keeps_gradients: bool
+    built_in_fp32: bool
+    workspace_bytes: int
+
+
+def _ratio(pool: MemoryReplay) -> float:
+    """Return reserved ÷ allocated bytes of a replay, without its workspaces."""
+    held = pool.workspace_bytes
+    return (pool.peak_reserved_bytes - held) / max(1, pool.peak_allocated_bytes - held)
+
+
+def _least_ratio(trace: StepTrace, micro_batch: int, pool: MemoryReplay, ways: _Ways) -> float:
     """Return the smallest of some pools, relative to the allocated peak, that the step runs in.
 
     Found by bisection: what runs in a pool is taken to run in any larger one.
+
+    Args:
+        trace: the step.
+        micro_batch: samples.
+        pool: its replay with memory enough.
+        ways: how it was replayed.
     """
+    usual, held = _ratio(pool), pool.workspace_bytes
+    allocated = max(1, pool.peak_allocated_bytes - held)
     tried = [ratio for ratio in TIGHT_RATIOS if ratio < usual]
 
     def runs(ratio: float) -> bool:
         try:
-            limit = ratio * allocated
-            replay(trace, micro_batch, limit_bytes=limit, keeps_gradients=keeps_gradients)
+            replay(trace, micro_batch, limit_bytes=ratio * allocated + held, **ways)
         except PoolExhaustedError:
             return False
         return True

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
@@ -12,6 +13,7 @@ from gpuplan.planner.predict.peak_memory import Pool, memory_parts, pool_of
 from gpuplan.planner.predict.warm_up import FP32_FORWARD_FIRST, warm_up_bytes
 from gpuplan.profiles.profile import Profile
 
+DEVICE = load_catalogue().accelerators["A100-80GB-SXM"]
 PLAIN = Setup(layout=Layout(), precision="fp16-amp", micro_batch=4)
 WARMED = replace(PLAIN, features=frozenset({FP32_FORWARD_FIRST}))
 
@@ -33,7 +35,7 @@ def test_the_pool_shows_the_larger_of_pass_and_step(toy: Profile) -> None:
     small, large = 0.1 * held, 10 * held
 
     def pool(setup: Setup, allocated: float) -> Pool:
-        return pool_of(cache, setup, allocated, room=20 * held)
+        return pool_of(cache, DEVICE, setup, allocated, room=20 * held)
 
     assert pool(WARMED, small).held_bytes == pytest.approx(held)
     assert not pool(WARMED, small).is_short
@@ -44,5 +46,5 @@ def test_the_pool_shows_the_larger_of_pass_and_step(toy: Profile) -> None:
 def test_a_device_that_is_too_small_for_the_pass_is_short(toy: Profile) -> None:
     cache = ModelCache(toy)
     held = warm_up_bytes(cache, WARMED)
-    pool = pool_of(cache, WARMED, 0.1 * held, room=0.5 * held)
+    pool = pool_of(cache, DEVICE, WARMED, 0.1 * held, room=0.5 * held)
     assert pool.is_short and pool.held_bytes >= held and pool.least_bytes >= held

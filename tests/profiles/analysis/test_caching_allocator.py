@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.units import MIB
 from gpuplan.profiles.analysis.caching_allocator import CachingAllocator, PoolExhaustedError, replay
-from gpuplan.profiles.profile import CATEGORIES, MemoryStream, Segment, StepTrace
+from gpuplan.profiles.profile import CATEGORIES, Affine, Kernel, MemoryStream, Segment, StepTrace
 
 
 @pytest.mark.parametrize(
@@ -180,3 +180,66 @@ def test_gradients_that_are_kept_stand_beside_the_next_forward_pass() -> None:
         update={"memory": step.memory.model_copy(update={"death_tick": [2, 3]})}
     )
     assert replay(used_at_once, 1, keeps_gradients=True).peak_allocated_bytes == 130 * MIB
+
+
+def _with_passes(step: StepTrace, *, product_at: dict[str, int]) -> StepTrace:
+    """Return a step whose passes multiply once each, at these ticks."""
+    one = Affine(1)
+    kernel = Kernel(
+        kind="gemm", op="mm", dims={"batch": one, "m": one, "n": one, "k": one}, dtype="fp32",
+        flops=one, bytes_read=one, bytes_written=one,
+    )  # fmt: skip
+    segments = tuple(
+        Segment(name=phase, phase=phase, block=None, kernels=(kernel,), offsets=(0,))  # pyright: ignore[reportArgumentType]
+        for phase in product_at
+    )
+    return step.model_copy(
+        update={
+            "segments": segments,
+            "schedule": list(range(len(segments))),
+            "start_tick": list(product_at.values()),
+        }
+    )
+
+
+def test_a_workspace_is_cut_out_of_a_block_that_is_free_when_a_thread_first_multiplies() -> None:
+    """activation ticks 0-1 | another 3-4: the second does not find the first one's block whole."""
+    step = _step(
+        births=[0, 3],
+        deaths=[1, 4],
+        base=[100 * MIB, 100 * MIB],
+        per_sample=[0, 0],
+        categories=["temporary", "temporary"],
+    )
+    step = _with_passes(step, product_at={"forward": 0, "backward": 2})
+    assert replay(step, 1).peak_reserved_bytes == 100 * MIB
+    found = replay(step, 1, workspace_bytes=32 * MIB)
+    # Forward's has a segment of its own, backward's lies in the first activation's.
+    assert found.peak_reserved_bytes == (32 + 100 + 100) * MIB
+    assert found.workspace_bytes == 2 * 32 * MIB
+    assert found.peak_allocated_bytes == (100 + 64) * MIB
+
+
+def test_a_step_that_multiplies_in_one_pass_or_none_has_fewer_workspaces() -> None:
+    step = _step(
+        births=[0], deaths=[1], base=[MIB], per_sample=[0], categories=["temporary"]
+    )  # fmt: skip
+    assert replay(step, 1, workspace_bytes=32 * MIB).workspace_bytes == 0
+    one = _with_passes(step, product_at={"forward": 0})
+    assert replay(one, 1, workspace_bytes=32 * MIB).workspace_bytes == 32 * MIB
+    optimizer = _with_passes(step, product_at={"optimizer": 0})
+    assert replay(optimizer, 1, workspace_bytes=32 * MIB).workspace_bytes == 0
+
+
+def test_a_model_that_was_cast_on_the_device_leaves_the_pool_it_was_built_in() -> None:
+    step = _step(
+        births=[-1, -1],
+        deaths=[1, 1],
+        base=[40 * MIB, 40 * MIB],
+        per_sample=[0, 0],
+        categories=["parameters", "parameters"],
+    )
+    found = replay(step, 1, built_in_fp32=True)
+    assert found.peak_allocated_bytes == 80 * MIB
+    # Two of 80 in fp32, and the first cast beside them: the second has room in what is freed.
+    assert found.peak_reserved_bytes == (2 * 80 + 40) * MIB
