@@ -61,6 +61,11 @@ FULL_HEAD = 128
 """Head width of most language models. FlashAttention-2 lags behind the measured kernels of Hopper
 by 1.35, 1.5 and 1.75 at 64, 128 and 256, of Blackwell by 1.8 and 2.65 at 64 and 128 (medians of
 published forward kernels from 2k tokens on): about as the root of the width."""
+NARROW_TOKENS = 1024
+"""Half of FlashAttention-2's lag is there with heads 64 wide and as many tokens. From 512 to 8,192
+its forward and backward take .70, .74, .81, .90 and .97 of what they would with the lag of 16k
+tokens, with heads 128 wide .93 to .98 (FA 2.0 and 2.5.8 on H100, against the curves); by this .79
+to .98, which is as much as whole steps bear out."""
 LARGE_CACHE_BYTES = 32 * 2**20
 """L2 of cards since Ada is 32 MB (RTX 4060) and more, of those before 6 MB and less."""
 _TENSOR_KINDS = ("gemm", "attention", "convolution", "rnn")
@@ -176,6 +181,7 @@ def attention_slowdown(
     constants: Constants,
     *,
     head_dim: Array | float = FULL_HEAD,
+    tokens: Array | float = np.inf,
     own_package: bool = False,
 ) -> Array | float:
     """Return the time of fused attention kernels relative to the measured kernels of today.
@@ -188,6 +194,8 @@ def attention_slowdown(
         constants: that time, by generation of the kernels.
         head_dim: of each kernel: the narrower its heads, the less the tensor cores of newer devices
             help, for exponentials are then as much of the work.
+        tokens: of each kernel's sequences: with narrow heads and few tokens they do not help at all
+            (`NARROW_TOKENS`).
         own_package: whether the flash-attn package is called instead of torch's function; it
             follows the newest kernels as well.
     """
@@ -200,7 +208,8 @@ def attention_slowdown(
         newest = newest or date is None or date >= CUDNN_FIRST
     if not newest:
         lag = constants.get(f"flash_2.{family}", 1.0) - 1
-        return today * (1 + lag * np.sqrt(head_dim / FULL_HEAD))
+        few = NARROW_TOKENS * np.maximum(FULL_HEAD / np.asarray(head_dim) - 1, 0) / tokens
+        return today * (1 + lag * np.sqrt(head_dim / FULL_HEAD) / (1 + few))
     if date is not None and date < TUNED_ATTENTION:
         return today
     tuned = constants.get(f"attention_tuned.{family}", today)

@@ -144,6 +144,8 @@ class StepKernels:
             row for row, k in enumerate(kernels) if k.kind == "attention" and k.dtype == "16bit"
         ]
         self._head_dim = np.array([[kernels[row].dims["head_dim"][0]] for row in self._flash])
+        tokens = [max(kernels[row].dims["seq_q"][0], 1.0) for row in self._flash]
+        self._tokens = np.array(tokens).reshape(-1, 1)
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
         self._expert = [row for row, k in enumerate(kernels) if is_expert_product(k)]
@@ -230,6 +232,7 @@ class StepKernels:
             stack.date,
             constants,
             head_dim=self._head_dim.reshape(-1, 1),
+            tokens=self._tokens,
             own_package=stack.flash_package,
         )
         device_s[self._linear] *= stack.narrow_products

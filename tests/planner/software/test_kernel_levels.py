@@ -1,5 +1,7 @@
 """Kernels in a step relative to their micro-benchmarks, by device, stack and date."""
 
+import pytest
+
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.kernel_levels import (
@@ -107,3 +109,17 @@ def test_streams_of_megatron_on_hopper_are_not_those_of_torch():
     megatron = in_step(device, "norm", USUAL, precision="bf16-amp", stack="megatron")
     assert torch == USUAL["memory_step.Hopper"]
     assert megatron == (USUAL["memory_step.Hopper.megatron"] * USUAL["fused_memory_step.megatron"])
+
+
+def test_few_tokens_of_narrow_heads_gain_little_from_newer_kernels():
+    def lag(head_dim: int, tokens: float) -> float:
+        found = attention_slowdown(
+            "Hopper", "torch-eager", (2026, 1), USUAL, head_dim=head_dim, tokens=tokens
+        )
+        return float(found) / USUAL["attention_step"] - 1
+
+    assert lag(64, 1024) == pytest.approx(0.5 * lag(64, 1e9), rel=1e-5)
+    assert lag(64, 512) < lag(64, 2048) < lag(64, 1e9)
+    assert lag(128, 512) == lag(128, 8192) and lag(256, 512) == lag(256, 8192)
+    newest = attention_slowdown("Hopper", "megatron", None, USUAL, head_dim=64, tokens=512)
+    assert newest == attention_slowdown("Hopper", "megatron", None, USUAL)
