@@ -70,6 +70,9 @@ def diff(
     if first.plan is not None and last.plan is not None:
         name = _common_name(first.plan, last.plan)
         first, last = _renamed(first, name), _renamed(last, name)
+        found = difference(first.report, last.report, names=(first.name, last.name))
+        other = _other_model(first.plan, last.plan)
+        return found.model_copy(update={"headline": f"{found.headline}{other}"})
     return difference(first.report, last.report, names=(first.name, last.name))
 
 
@@ -163,10 +166,19 @@ def _project_path(text: str) -> Path:
     return path / PROJECT_FILE if path.is_dir() else path
 
 
+def _other_model(first: SourcedPlan, last: SourcedPlan) -> str:
+    """Return that two plans are of different models, as a sentence after another; "" if not."""
+    models = (first.workload, last.workload)
+    names = [None if one is None else f"{one.name}, {one.parameters_text}" for one in models]
+    if None in names or names[0] == names[1]:
+        return ""
+    return f" They train different models: {names[0]}, and then {names[1]}."
+
+
 def _common_name(first: SourcedPlan, last: SourcedPlan) -> str:
-    """Return what two plans are both called: their model where it is the same."""
-    names = {None if one.workload is None else one.workload.name for one in (first, last)}
-    return next(iter(names)) or "the run" if len(names) == 1 else "the run"
+    """Return what two plans are called together: by their model, or by both."""
+    names = {None if one.workload is None else one.workload.name: None for one in (first, last)}
+    return "the run" if None in names else " → ".join(map(str, names))
 
 
 def _renamed(side: _Side, name: str) -> _Side:

@@ -119,7 +119,9 @@ def launch(
     prepared = prepare(
         given,
         spec,
-        project.read_project(root, owner=owner, named=project_name),
+        project.read_project(
+            root, owner=owner, named=project_name, packages=project.brought_packages(spec)
+        ),
         request,
         catalogue=catalogue,
         own_stops=known_stops(),

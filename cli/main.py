@@ -19,6 +19,7 @@ import click
 from ..catalog.errors import GpuplanError
 from ..catalog.version import VERSION
 from .exit_codes import EXIT_INTERRUPTED
+from .terminal.encodings import print_in_any_encoding
 
 COMMANDS: dict[str, str] = {
     "estimate": "Say what training a model needs, takes and costs on every accelerator.",
@@ -114,6 +115,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # A command lives for seconds; garbage collection would take a tenth of an estimate, which makes
     # up to 140,000 objects that stay, and hardly any garbage.
     gc.set_threshold(300_000, 50, 50)
+    print_in_any_encoding()
     code = run(args)
     if args is None and "sky" in sys.modules:
         _leave(code)

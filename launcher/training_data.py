@@ -75,8 +75,8 @@ def launched_data(
     if source.kind == "synthetic" and not (synthetic or smoke):
         raise UsageError(
             f"This would train on synthetic batches, on machines that are paid for: {source.why}.",
-            fix="write build_dataset() beside build_model() (docs/model-file.md), give --command"
-            " with a training script of your own, or --synthetic if that is what you want.",
+            fix=f"{_own_data(spec)}, give --command with a training script of your own, or"
+            " --synthetic if that is what you want.",
         )
     words = _words(source, synthetic=synthetic, called=SHOUTED)
     return (
@@ -84,6 +84,13 @@ def launched_data(
         if amount and source.kind in ("dataset", "loader") and not synthetic
         else words
     )
+
+
+def _own_data(spec: ModelSpec) -> str:
+    """Return what to write so that a run has data of its own."""
+    if spec.kind == "hf":
+        return "write a model file with build_model() and build_dataset(), as examples/finetune.py"
+    return "write build_dataset() beside build_model() (docs/model-file.md)"
 
 
 def _refuse_hooks(spec: ModelSpec, source: DataSource) -> None:

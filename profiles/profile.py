@@ -15,6 +15,7 @@ from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, model_
 from pydantic_core import CoreSchema, core_schema
 
 from ..catalog.frozen import FrozenModel
+from ..catalog.text.quantity import format_count
 from ..catalog.vocabulary import Recompute, TensorPlan
 
 PROFILE_SCHEMA_VERSION = "1.0"
@@ -379,6 +380,20 @@ class Profile(FrozenModel):
     def is_mostly_frozen(self) -> bool:
         """Whether by far the most parameters are frozen, as those under adapters are."""
         return self.trainable_parameters <= MOSTLY_FROZEN * self.parameters
+
+    def __str__(self) -> str:
+        """Return in one line what was traced, how large it is, and in which numerics."""
+        facts = [
+            f"{format_count(self.parameters)} parameters",
+            f"{self.flops_per_sample:.3g} FLOPs a sample",
+            f"optimizer {self.optimizer.name}",
+            f"traced in {' and '.join(self.numerics())}",
+        ]
+        return f"Profile of {self.name}: {', '.join(facts)}"
+
+    def __repr__(self) -> str:
+        """Return the same line as `str`: all kernels and storages say less."""
+        return f"<{self}>"
 
     def numerics(self) -> tuple[Numerics, ...]:
         """Return the numerics classes that this Profile holds a trace for."""

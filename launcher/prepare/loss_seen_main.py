@@ -25,7 +25,7 @@ def answer(request: dict[str, Any], _stream: IO[bytes]) -> bytes:
     try:
         return json.dumps({"words": _words(spec, request["plan"])}).encode()
     except BaseException as error:
-        described = failures.describe_failure(error, spec.path)
+        described = failures.describe_failure(error, spec.path, spec.params)
         header = {"error": failures.to_json(described), "traceback": traceback.format_exc()}
         return json.dumps(header).encode() + b"\n"
 

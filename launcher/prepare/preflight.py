@@ -143,7 +143,8 @@ def refuse_missing_packages(
         UsageError: the model imports packages that nothing would install.
     """
     brings_own = request.setup is not None or (request.image or "").startswith("docker:")
-    if spec is None or brings_own or project.environment.found is not None:
+    environment = project.environment
+    if spec is None or brings_own or environment.found is not None or environment.packages:
         return
     needed = needed_packages(spec)
     if needed:

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ...catalog.errors import UsageError
+from ...profiles.hf_configs import CONFIGS
 from ...profiles.user_model.file_text import installed_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..labels import this_user
@@ -36,13 +37,20 @@ class Project:
         return self.named or self.workdir.name
 
 
-def read_project(workdir: Path, *, owner: str | None = None, named: str | None = None) -> Project:
+def read_project(
+    workdir: Path,
+    *,
+    owner: str | None = None,
+    named: str | None = None,
+    packages: tuple[str, ...] = (),
+) -> Project:
     """Return what a folder says of the job's environment.
 
     Args:
         workdir: sent to the nodes whole, but for what its .skyignore or .gitignore names.
         owner: of the launch; None: the name of this machine's user.
         named: the project the cost belongs to; None: the folder's name.
+        packages: to install where no file of the folder says which.
 
     Raises:
         UsageError: there is no such folder, or a file of it cannot be read.
@@ -69,6 +77,7 @@ def read_project(workdir: Path, *, owner: str | None = None, named: str | None =
             torch_version=pinned_version(wanted) or _torch_here(),
             wanted_torch=wanted,
             python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+            packages=packages if found is None else (),
         ),
         owner=owner or this_user(),
         named=named,
@@ -81,6 +90,19 @@ def default_workdir(model: Path | None, folder: Path) -> Path:
     if model is None or model.is_relative_to(folder):
         return folder
     return model.parent
+
+
+def brought_packages(spec: ModelSpec | None) -> tuple[str, ...]:
+    """Return what to install for a config that comes with gpuplan, in the versions of this machine.
+
+    Its folder is gpuplan's own: nobody writes a list of packages there.
+    """
+    if spec is None or spec.kind != "hf" or not spec.path.is_relative_to(CONFIGS):
+        return ()
+    try:
+        return tuple(f"{name}=={version(name)}" for name in needed_packages(spec))
+    except PackageNotFoundError:
+        return ()
 
 
 def needed_packages(spec: ModelSpec) -> tuple[str, ...]:

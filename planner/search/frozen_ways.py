@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...catalog.errors import UsageError
+from ...catalog.text.quantity import format_count
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import FrozenChoice, FrozenPrecision, Precision, Stack
 from ...profiles.profile import Profile
@@ -45,9 +46,9 @@ def frozen_notes(choices: Choices, profile: Profile, plans: Sequence[Plan]) -> I
     kept = sorted({one.frozen_precision for one in plans if one.frozen_precision is not None})
     if choices.frozen_precisions or not kept:
         return
-    share = 1 - profile.trainable_parameters / profile.parameters
     yield (
-        f"{share * 100:.1f} % of the parameters are frozen: plans with"
+        f"all but {format_count(profile.trainable_parameters)} of"
+        f" {format_count(profile.parameters)} parameters are frozen: plans with"
         f" frozen={' or frozen='.join(kept)} keep them so (--frozen-precision)"
     )
 

@@ -40,7 +40,7 @@ def answer(request: dict[str, Any], stream: IO[bytes]) -> bytes:
         measured = measure(spec, request["measure"], _teller(stream))
         return b"{}\n" + measured.model_dump_json().encode()
     except BaseException as error:
-        described = failures.describe_failure(error, spec.path)
+        described = failures.describe_failure(error, spec.path, spec.params)
         header = {"error": failures.to_json(described), "traceback": traceback.format_exc()}
         return json.dumps(header).encode() + b"\n"
 

@@ -20,7 +20,9 @@ def check_growth(name: str, small: RecordedStep, large: RecordedStep) -> None:
         raise UserFileError(
             f"{name}: a batch of {small.size} samples is as large as one of "
             f"{large.size}, so make_batch() does not use its batch_size.",
-            fix="make batch_size the first dimension of what make_batch() returns.",
+            fix="make batch_size the first dimension of what make_batch() returns; where a step"
+            " trains on all there is, as on one graph, let a sample be all of it: batch_size"
+            " copies, side by side, and `--global-batch 1`.",
         )
 
 

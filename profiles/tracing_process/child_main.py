@@ -129,7 +129,7 @@ def answer(
     try:
         header, profile = run(spec, request["numerics"], request["optimizer"], on_step, at_work)
     except BaseException as error:
-        described = failures.describe_failure(error, spec.path)
+        described = failures.describe_failure(error, spec.path, spec.params)
         header = {"error": failures.to_json(described), "traceback": traceback.format_exc()}
         profile = ""
     return json.dumps(header).encode() + b"\n" + profile.encode()

@@ -36,7 +36,7 @@ def answer(request: dict[str, Any], _stream: IO[bytes]) -> bytes:
         size = size_of(load_workload(spec), **request["count"])
         return b"{}\n" + json.dumps(asdict(size)).encode()
     except BaseException as error:
-        described = failures.describe_failure(error, spec.path)
+        described = failures.describe_failure(error, spec.path, spec.params)
         header = {"error": failures.to_json(described), "traceback": traceback.format_exc()}
         return json.dumps(header).encode() + b"\n"
 

@@ -8,6 +8,7 @@ import site
 import sys
 import sysconfig
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -60,12 +61,15 @@ UNDER_AUTOCAST = (
 file without its Trainer does not show."""
 
 
-def describe_failure(error: BaseException, path: Path) -> GpuplanError:
+def describe_failure(
+    error: BaseException, path: Path, params: Mapping[str, object] | None = None
+) -> GpuplanError:
     """Return the error for the user, from whatever loading and tracing a user's file raised.
 
     Args:
         error: What was raised, with its traceback.
         path: The user's file; frames in its folder (not in installed packages) are theirs.
+        params: What was given to its functions, which may be at fault.
     """
     if isinstance(error, GpuplanError):
         return error
@@ -84,7 +88,8 @@ def describe_failure(error: BaseException, path: Path) -> GpuplanError:
         return _missing_module(error.name, where, shown, path)
     what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
     if place:
-        fix = f"correct {place.file}, then run this again."
+        given = " ".join(f"--param {name}={value}" for name, value in (params or {}).items())
+        fix = f"correct {place.file}{given and f', or {given}'}, then run this again."
         if isinstance(error, ImportError) and "cannot import name" not in what:
             fix = f"install what it asks for beside gpuplan, or correct {place.file}."
         elif MIXED_DTYPES in what:

@@ -28,6 +28,7 @@ INPUT_DTYPES: dict[str, str] = {
     "int64": "int64",
     "long": "int64",
     "int32": "int32",
+    "uint8": "uint8",
     "bool": "bool",
 }
 """Names that `--input` takes after the shape → the torch dtype."""
@@ -160,7 +161,7 @@ def parse_params(items: Iterable[str]) -> dict[str, Any]:
     """Return the values of `--param key=value` options: JSON where they parse, else strings.
 
     Raises:
-        UsageError: an item is not `key=value`, or a key comes twice.
+        UsageError: an item is not `key=value`, has no value, or a key comes twice.
     """
     params: dict[str, Any] = {}
     for item in items:
@@ -170,6 +171,11 @@ def parse_params(items: Iterable[str]) -> dict[str, Any]:
             raise UsageError(
                 f"--param {item} is not of the form key=value.",
                 fix="write for example --param layers=24 (the key is an argument of build_model).",
+            )
+        if not value.strip():
+            raise UsageError(
+                f"--param {key}= has no value.",
+                fix=f"write for example --param {key}=24; an empty text is --param '{key}=\"\"'.",
             )
         if key in params:
             raise UsageError(f"--param {key} is given twice.", fix=f"keep one --param {key}=….")

@@ -26,7 +26,16 @@ from ..text.wording import (
     spot_marks,
 )
 from .next_step import next_step
-from .plan_table import TIE, USE, PlanTable, is_marked_not_run, rate_cell, split_blocks
+from .plan_table import (
+    LEFT_OUT,
+    TIE,
+    USE,
+    PlanTable,
+    has_gaps,
+    is_marked_not_run,
+    rate_cell,
+    split_blocks,
+)
 from .short_cells import short_devices, short_place
 
 BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsupported")
@@ -72,7 +81,12 @@ def render_estimate(
     if most_lines is not None:
         beside = 1 + len(apart) + (1 + len(cpus) if cpus else 0)
         used = beside + sum(map(len, (asked, first, rest)))
-        own = _with_room(answer, own, most_lines - used)
+        fewer = _with_room(answer, own, most_lines - used)
+        # The mark of rows that are left out may take a line of its own.
+        marked = answer.model_copy(update={"plans": (*fewer, *apart, *cpus)})
+        headings = PlanTable.of(marked, width).headings
+        longer = len(_footer(marked, width, headings, is_kept=is_kept)) - len(footer)
+        own = _with_room(answer, own, most_lines - used - max(0, longer))
     shown = answer.model_copy(update={"plans": (*own, *apart, *cpus)})
     table = PlanTable.of(shown, width)
     # Rows that left may have been the only ones with a mark.
@@ -124,6 +138,8 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
     found = []
     if any(plan.tie_with_previous for plan in answer.plans):
         found.append(f"{TIE} cannot be told from the row above")
+    if has_gaps(answer.plans):
+        found.append(f"{LEFT_OUT} rows above have no room")
     max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
     if any(plan.p_oom is not None and plan.p_oom > max_oom for plan in answer.plans):
         found.append("%: runs out of memory")

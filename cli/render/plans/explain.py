@@ -118,7 +118,7 @@ def setup_items(plan: Plan, answer: Estimate | None) -> list[str]:
     ]
     if answer is not None:
         work = answer.workload
-        items.append(f"{work.name}, {format_count(work.parameters)} parameters")
+        items.append(f"{work.name}, {work.parameters_text}")
     return items
 
 

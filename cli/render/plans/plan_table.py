@@ -251,8 +251,18 @@ def _widths(columns: Sequence[Column], plans: Iterable[Plan], width: int) -> lis
     return widths
 
 
+def has_gaps(plans: Sequence[Plan]) -> bool:
+    """Return whether rows between these plans are left out."""
+    positions = {plan.position for plan in plans}
+    return any(_follows_a_gap(plan, positions) for plan in plans)
+
+
+def _follows_a_gap(plan: Plan, positions: Collection[int]) -> bool:
+    return plan.position > 1 and plan.position - 1 not in positions
+
+
 def _position(plan: Plan, positions: Collection[int]) -> str:
-    if plan.position > 1 and plan.position - 1 not in positions:
+    if _follows_a_gap(plan, positions):
         return f"{LEFT_OUT}{plan.position}"
     return f"{TIE if plan.tie_with_previous else ''}{plan.position}"
 

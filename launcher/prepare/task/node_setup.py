@@ -54,6 +54,8 @@ class Environment:
     """What the project's file says of torch, as "torch<2.10"; None where it says nothing."""
     python_version: str
     """`3.12`."""
+    packages: tuple[str, ...] = ()
+    """What the model needs beside torch, where no file says so: "transformers==5.23.0"."""
 
 
 def timed_setup(script: str) -> str:
@@ -178,6 +180,8 @@ def _packages(environment: Environment, pip: str, limits: str) -> list[str]:
             ' >"$HOME/gpuplan-lock.txt"',
             f'{pip} -r "$HOME/gpuplan-lock.txt"{limits}',
         ]
+    if environment.packages:
+        return [f"{pip} {shlex.join(environment.packages)}{limits}"]
     return []
 
 

@@ -74,9 +74,12 @@ def work(old: ExperimentRow, new: ExperimentRow) -> str:
 
 
 def model(old: ExperimentRow, new: ExperimentRow) -> str:
-    """Return that a sample takes more or fewer FLOPs."""
+    """Return that a sample takes more or fewer FLOPs, and of which model."""
     first, last = old.flops_per_sample or 1.0, new.flops_per_sample or 1.0
-    return f"a sample of {new.name} takes {times_or_percent(last / first)} FLOPs"
+    text = f"a sample of {new.name} takes {times_or_percent(last / first)} FLOPs"
+    if old.model == new.model or old.model is None or new.model is None:
+        return text
+    return f"{text} (of {new.model} instead of {old.model})"
 
 
 def plan(old: ExperimentRow, new: ExperimentRow) -> str:

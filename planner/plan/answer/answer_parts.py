@@ -11,6 +11,7 @@ from datetime import date
 
 from ....catalog.frozen import FrozenModel, Usd
 from ....catalog.listing.sources import PriceSource
+from ....catalog.text.quantity import format_count
 
 
 class CatalogueFacts(FrozenModel):
@@ -37,6 +38,14 @@ class WorkloadFacts(FrozenModel):
     """Floating-point operations of the forward and backward pass, matmul-like work."""
     tokens_per_sample: float | None
     """None where the model file does not say."""
+
+    @property
+    def parameters_text(self) -> str:
+        """How many there are: "124M parameters", "70.6B parameters, 16.4M of them trained"."""
+        text = f"{format_count(self.parameters)} parameters"
+        if self.trainable_parameters == self.parameters:
+            return text
+        return f"{text}, {format_count(self.trainable_parameters)} of them trained"
 
 
 class Rejected(FrozenModel):

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ....catalog.frozen import FrozenModel
-from ....catalog.text.quantity import UNKNOWN, format_count
+from ....catalog.text.quantity import UNKNOWN
 from ..payment import WaysToPay
 from ..plan import SCHEMA_VERSION, Plan
 from ..rows import flat, frame, paths
@@ -79,7 +79,7 @@ class Estimate(FrozenModel):
     def asked_text(self) -> list[str]:
         """The model and its work as items: "gpt2", "124M parameters", "10B tokens" …."""
         work = self.workload
-        items = [work.name, f"{format_count(work.parameters)} parameters"]
+        items = [work.name, work.parameters_text]
         if self.question is not None:
             items += asked_words.work_items(self.question, work.tokens_per_sample)
         return items

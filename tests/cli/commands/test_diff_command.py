@@ -114,6 +114,27 @@ def test_two_kept_plans_are_one_experiment_on_two_plans(capsys) -> None:
     assert "is planned on" in found["headline"] or "is laid out" in found["headline"]
 
 
+def test_two_kept_plans_of_two_models_say_so_first(capsys) -> None:
+    answer = make_ranked_estimate()
+    first, last, *_ = answer.plans
+    assert last.whole_job is not None
+    lines = [one.model_copy(update={"quantity": 99.0}) for one in last.whole_job.cost_lines]
+    job = last.whole_job.model_copy(update={"cost_lines": tuple(lines)})
+    last = last.model_copy(update={"whole_job": job})
+    Store().keep(answer.model_copy(update={"plans": (first,)}), inputs_hash="a")
+    other = answer.workload.model_copy(update={"name": "other", "parameters": 10**6})
+    Store().keep(answer.model_copy(update={"plans": (last,), "workload": other}), inputs_hash="b")
+    assert run(["diff", first.id, last.id, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["headline"].endswith(
+        f" They train different models: {answer.workload.name},"
+        f" {answer.workload.parameters_text}, and then other, {other.parameters_text}."
+    )
+    assert [row["name"] for row in found["experiments"]] == [f"{answer.workload.name} → other"]
+    assert run(["diff", first.id, first.id, "--format", "json"]) == 0
+    assert "different models" not in json.loads(capsys.readouterr().out)["headline"]
+
+
 @pytest.mark.parametrize(
     ("limit", "code"), [("10%", 4), ("$1", 4), ("300%", 0), ("$100k", 0), ("0%", 4)]
 )

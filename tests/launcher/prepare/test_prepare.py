@@ -23,7 +23,6 @@ from gpuplan.catalog.errors import (
     UserFileError,
 )
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.launcher.prepare import project
 from gpuplan.launcher.prepare.intent import reserved_usd
 from gpuplan.launcher.prepare.prepare import prepare
 from gpuplan.launcher.prepare.prepared import write
@@ -130,14 +129,6 @@ def test_evaluations_that_the_plan_counts_are_counted_at_the_steps_of_the_launch
     assert [one.name for one in found[500].cost.lines][4:6] == ["evaluation", "slow steps"]
 
 
-def test_a_model_whose_packages_nobody_installs_is_refused(folder: Path) -> None:
-    (folder / "parts.py").write_text("import os, torch.nn, numpy.linalg\nfrom timm import models\n")
-    with pytest.raises(UsageError, match=r"net\.py needs numpy, timm, and no file"):
-        prepared(given_plan())
-    prepared(given_plan(), LaunchRequest(outputs=BUCKET, setup="pip install numpy timm torch"))
-    prepared(given_plan(), LaunchRequest(outputs=BUCKET, image="docker:pytorch/pytorch"))
-
-
 def test_all_that_is_missing_is_said_at_once(folder: Path) -> None:
     (folder / "parts.py").write_text("import timm\n")
     text = (folder / "net.py").read_text().replace("def build_dataset", "def _build_dataset")
@@ -209,48 +200,6 @@ def test_preparing_writes_nothing_and_writing_writes_the_task_and_its_job(folder
     assert str(job.out_dir) == "/outputs/team/net-20261121-232638-a1b2c3"
     assert job.steps == 19_073
     assert ready.task.config["file_mounts"]["~/gpuplan-job"] == str(path.parent / "job")
-
-
-@pytest.mark.parametrize(
-    ("files", "found", "version"),
-    [
-        ({}, None, None),
-        ({"requirements.txt": "numpy\ntorch==2.11.1 # old\n"}, "requirements.txt", "2.11.1"),
-        ({"requirements.txt": "torchvision==0.20\n"}, "requirements.txt", None),
-        (
-            {"pyproject.toml": '[project]\ndependencies = ["torch == 2.12.0+cu130"]\n'},
-            "pyproject.toml",
-            "2.12.0",
-        ),
-        (
-            {
-                "uv.lock": '[[package]]\nname = "torch"\nversion = "2.12.1+cpu"\n',
-                "pyproject.toml": "",
-            },
-            "uv.lock",
-            "2.12.1",
-        ),
-    ],
-)
-def test_a_project_says_which_packages_it_needs(
-    tmp_path: Path, files: dict[str, str], found: str | None, version: str | None
-) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    environment = project.read_project(tmp_path, owner="ann").environment
-    assert environment.found == found
-    if version is None:
-        from importlib.metadata import version as installed
-
-        version = installed("torch").partition("+")[0]
-    assert environment.torch_version == version
-
-
-def test_a_lock_that_is_not_read_is_said(tmp_path: Path) -> None:
-    (tmp_path / "poetry.lock").write_text("")
-    assert project.read_project(tmp_path).notes == (
-        "poetry.lock is not read; give --setup with the lines that use it",
-    )
 
 
 @pytest.mark.slow

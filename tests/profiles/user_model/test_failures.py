@@ -55,3 +55,11 @@ def test_other_failures_are_told_to_be_corrected(tmp_path: Path) -> None:
     with pytest.raises(UserFileError) as failed:
         api.profile(path, precision="bf16-amp")
     assert failed.value.fix == "correct net.py, then run this again."
+
+
+def test_a_param_that_was_given_may_be_at_fault(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(ADAPTERS.replace("def build_model():", "def build_model(n=1): range(n);"))
+    with pytest.raises(UserFileError, match="'str' object cannot") as failed:
+        api.profile(path, params={"n": "abc"})
+    assert failed.value.fix == "correct net.py, or --param n=abc, then run this again."

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.profiles.user_model.spec import parse_model_spec
+from gpuplan.profiles.user_model.spec import parse_input, parse_model_spec, parse_params
 
 
 @pytest.mark.parametrize("name", ["m\udce9.py", "d\udce9/model.py"])
@@ -21,3 +21,15 @@ def test_a_path_in_any_alphabet_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "ünï 模型.py"
     path.write_text("")
     assert parse_model_spec(str(path)).path == path
+
+
+@pytest.mark.parametrize("item", ["layers=", "layers= "])
+def test_a_param_without_a_value_is_refused_by_its_name(item: str) -> None:
+    """The file got an empty text, and its own TypeError was all that was said."""
+    with pytest.raises(UsageError, match="--param layers= has no value"):
+        parse_params([item])
+    assert parse_params(['name=""']) == {"name": ""}
+
+
+def test_bytes_of_images_are_an_input() -> None:
+    assert parse_input("4,84,84:uint8").dtype == "uint8"

@@ -114,6 +114,7 @@ def test_rows_leave_where_notes_need_the_room_but_not_those_that_are_named() -> 
     assert len(shown) == room
     marks = [line.plain.split()[0] for line in shown]
     assert "1" in marks and "…12" in marks and "≈11" not in marks and "……" not in marks
+    assert any("… rows above have no room" in line.plain for line in shown)
     assert len(render_estimate(answer, model="model.py", width=100)) > room
     fewest = render_estimate(answer, model="model.py", width=100, most_lines=1)
     assert sum(line.plain.startswith((" ", "≈", "…")) for line in fewest) >= 5
@@ -123,6 +124,7 @@ def test_without_notes_all_rows_stay() -> None:
     answer = make_ranked_estimate()
     assert room_beside(note_lines(answer), 100) == 24
     all_rows = render_estimate(answer, model="model.py", width=100)
+    assert not any("have no room" in line.plain for line in all_rows)
     assert render_estimate(answer, model="model.py", width=100, most_lines=24) == all_rows
 
 
