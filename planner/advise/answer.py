@@ -16,6 +16,7 @@ Kind = Literal[
     "compile",
     "attention",
     "memory_order",
+    "odd_width",
     "sharding",
     "fused_optimizer",
     "optimizer",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, Offloaded, Precision
@@ -13,10 +13,13 @@ from ..hardware.device import supported_precisions
 from ..offload.host_memory import ordered
 from ..plan.layout import Layout
 from ..software.frozen_base import why_not_kept
+from ..software.stack import PADDED_WIDTHS
+from ..step.odd_widths import wider_width
 from . import snippets
 from .answer import Kind
 from .masked_attention import takes_a_mask
 from .memory_order import takes_images_in_plain_order
+from .odd_width import widths_to_pad
 from .setting import Setting
 
 FACTORS = (2, 4, 8, 16)
@@ -68,6 +71,8 @@ def proposals(
     # A compiler chooses the memory order itself.
     if today.setup.stack == "torch-eager" and takes_images_in_plain_order(profile):
         yield _channels_last(today)
+    if widths := widths_to_pad(today.setup, profile):
+        yield _padded(today, widths)
     yield from _sharding(today)
     yield from _fused_optimizer(today, profile)
     yield from _optimizers(today, profile)
@@ -221,6 +226,25 @@ def _channels_last(today: Setting) -> Proposal:
         lines=(
             "model = model.to(memory_format=torch.channels_last)",
             "images = images.contiguous(memory_format=torch.channels_last)  # [N, C, H, W]",
+        ),
+    )
+
+
+def _padded(today: Setting, widths: Sequence[int]) -> Proposal:
+    """Return the model with these odd widths padded to the next that every kernel takes."""
+    changed = ", ".join(f"{one:,} → {wider_width(one):,}" for one in widths)
+    return Proposal(
+        kind="odd_width",
+        text=f"odd width {changed}",
+        setting=_changed(today, features=today.setup.features | {PADDED_WIDTHS}),
+        risks=(
+            "none that is known for the training of a padded vocabulary: no text has the entries"
+            " that are added; weights of the old width need as many rows more",
+        ),
+        lines=(
+            *(f"width = {wider_width(one)}  # where the file has {one}" for one in widths),
+            "# a vocabulary: in the embedding and the output layer; tokens stay as they are",
+            "# transformers: model.resize_token_embeddings(pad_to_multiple_of=64)",
         ),
     )
 

@@ -92,6 +92,8 @@ def _deed(change: Change) -> str:
         return "Give attention is_causal=True in place of its causal mask"
     if change.kind == "memory_order":
         return "Keep images and weights in channels-last order"
+    if change.kind == "odd_width":
+        return f"Pad the {change.text}"
     if change.kind == "fused_optimizer":
         return f"Fuse torch's {plan.optimizer} (fused=True)"
     if change.kind == "offload":

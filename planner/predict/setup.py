@@ -18,7 +18,7 @@ from ..software.kept_memory import (
     keeps_gradients,
     loss_of,
 )
-from ..software.stack import StackFacts, facts_of, runs_torch_pipelines
+from ..software.stack import PADDED_WIDTHS, StackFacts, facts_of, runs_torch_pipelines
 from ..software.versions import (
     BF16_REDUCTION,
     BLOCKING,
@@ -84,6 +84,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         routing_passes=routing_passes(setup.stack, setup.features, constants),
         waiting_launch_s=waiting_launch_s(setup.stack, setup.features, constants),
         unfused_experts=UNFUSED_EXPERTS in setup.features,
+        odd_widths="none" if PADDED_WIDTHS in setup.features else facts.odd_widths,
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,

@@ -79,6 +79,10 @@ def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = 
     return stack not in ("megatron", "xla") and not sharded and not on_host
 
 
+PADDED_WIDTHS = "padded-widths"
+"""Feature of a setup: the model itself is wider, so that none of its widths is odd."""
+
+
 def odd_widths(stack: Stack) -> OddWidths:
     """Return what a stack does with products of an odd width.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from ...profiles.curves.odd_widths import OddWidths
 from ...profiles.profile import Affine, Kernel, KernelKind
 from ..constants import Constants
 from ..growth import grown
+from .odd_widths import odd_widths_of
 
 Array = np.ndarray
 
@@ -293,22 +294,6 @@ class KernelTable:
         rows = batch * dims["steps"][0]
         projection_s = curves.gemm_s(rows, 4 * hidden, width, dtype=dtype)
         return one_step_s * steps + projection_s * rest_flops / (8 * rows * hidden * width)
-
-
-def odd_widths_of(kernels: Iterable[Kernel]) -> set[int]:
-    """Return the odd widths of layers that plain products have, in elements.
-
-    Widths are the lengths of rows; samples and tokens, which grow with the micro-batch, count the
-    rows.
-    """
-    return {
-        int(size.base)
-        for kernel in kernels
-        if kernel.kind == "gemm"
-        and not (kernel.dims["batch"].grows or kernel.dims["batch"].base > 1)
-        for size in (kernel.dims[name] for name in ("m", "n", "k"))
-        if not size.grows and size.base % 2
-    }
 
 
 def _clocks_per_s(curves: DeviceCurves) -> float:
