@@ -68,10 +68,9 @@ def diff(
         )
     first, last = (_side(one, asked) for one in (before, after))
     if first.plan is not None and last.plan is not None:
-        name = _common_name(first.plan, last.plan)
+        name, other = _common_name(first.plan, last.plan), _other_model(first.plan, last.plan)
         first, last = _renamed(first, name), _renamed(last, name)
         found = difference(first.report, last.report, names=(first.name, last.name))
-        other = _other_model(first.plan, last.plan)
         return found.model_copy(update={"headline": f"{found.headline}{other}"})
     return difference(first.report, last.report, names=(first.name, last.name))
 

@@ -5,6 +5,7 @@ Needs only the standard library and torch, because the runner carries this file 
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -17,7 +18,8 @@ from typing import Any
 from ...catalog.errors import UsageError, UserFileError
 from . import deepview, forms, lightning
 from .checks import checked_model, described
-from .file_text import contract_lines, installed_imports, model_classes, read_source
+from .file_text import contract_lines, installed_imports, model_classes, parse, read_source
+from .plain_script import names_no_model, pretrained_name, trains_at_import
 from .schedulers import bind_scheduler
 from .spec import ModelSpec
 from .workload import (
@@ -61,7 +63,9 @@ def load_workload(
         raise _unused_inputs(spec)
     if spec.kind == "hf":
         return forms.from_config(spec)
-    read_source(spec.path)
+    text = read_source(spec.path)
+    if spec.class_name is None and names_no_model(text, parse(text, spec.path)):
+        raise _no_contract(spec)
     for name in installed_imports(spec.path):
         # Installed packages are imported as they are; only the user's own code sees the stand-in.
         with suppress(Exception):
@@ -154,18 +158,35 @@ def _function(module: ModuleType, name: str, spec: ModelSpec) -> Callable[..., A
 
 def _no_contract(spec: ModelSpec) -> UserFileError:
     """Return the error of a file without an entry point, with the lines to paste."""
-    name = spec.path.name
-    classes = model_classes(read_source(spec.path), spec.path)
+    name, text = spec.path.name, read_source(spec.path)
+    classes, tree = model_classes(text, spec.path), parse(text, spec.path)
     if not classes:
         return UserFileError(
             f"{name} has no build_model(), so there is nothing to train.",
-            fix="add build_model() and make_batch(batch_size) (`gpuplan init` writes an example).",
+            fix=f"{_by_config(tree)}add build_model() and make_batch(batch_size) (`gpuplan init`"
+            f" writes an example){_under_main(tree)}.",
         )
     lines = contract_lines(classes[-1]).replace("\n", "\n    ")
     return UserFileError(
         f"{name} has the class {classes[-1].name}, but no build_model() and make_batch().",
-        fix=f"paste these lines, or run `gpuplan init --from {name}`:\n    {lines}",
+        fix=f"paste these lines with your shapes, or run `gpuplan init --from {name}`"
+        f"{_under_main(tree)}:\n    {lines}",
     )
+
+
+def _by_config(tree: ast.Module) -> str:
+    """Return how a model that a script loads is estimated without it, to begin a sentence."""
+    loaded = pretrained_name(tree)
+    if loaded is None:
+        return ""
+    return f"estimate the model by its config, `gpuplan estimate hf:{loaded}`; or "
+
+
+def _under_main(tree: ast.Module) -> str:
+    """Return where what trains belongs, in a file that is imported to see its model."""
+    if not trains_at_import(tree):
+        return ""
+    return ', and put what trains under `if __name__ == "__main__":`'
 
 
 def _unused_inputs(spec: ModelSpec) -> UsageError:
