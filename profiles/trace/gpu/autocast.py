@@ -28,7 +28,10 @@ FLOAT32 = words(
     poisson_nll_loss cosine_embedding_loss nll_loss nll_loss_nd nll_loss2d hinge_embedding_loss
     kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss
     soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits
-    cross_entropy_loss ctc_loss dist pdist cdist renorm logsumexp"""
+    cross_entropy_loss ctc_loss dist pdist cdist renorm logsumexp
+    upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d
+    upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d
+    _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa"""
 )
 PROMOTED = words(
     """addcdiv addcmul atan2 cross dot grid_sample grid_sampler index_put scatter_add bilinear

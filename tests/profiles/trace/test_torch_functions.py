@@ -223,7 +223,7 @@ class OverPixels(nn.Module):
         return F.scaled_dot_product_attention(q, k, v).sum()
 
 
-def traced_attention(model: nn.Module, numerics: str) -> Profile:
+def traced(model: nn.Module, numerics: str) -> Profile:
     workload = Workload(
         name="attends",
         path=Path(__file__),
@@ -236,7 +236,7 @@ def traced_attention(model: nn.Module, numerics: str) -> Profile:
 
 
 def notes_of_attention(model: nn.Module, numerics: str) -> list[str]:
-    notes = traced_attention(model, numerics).notes
+    notes = traced(model, numerics).notes
     return [note for note in notes if "flash kernel" in note or "fused kernels" in note]
 
 
@@ -270,13 +270,34 @@ def test_attention_over_transposed_tensors_has_no_fused_kernel_and_that_is_said(
     numerics: str,
 ) -> None:
     """Every fused kernel refuses them (`check_last_dim_stride_equals_1_dense`)."""
-    strided = traced_attention(OverPixels(in_rows=False), numerics)
+    strided = traced(OverPixels(in_rows=False), numerics)
     kinds = {kernel.kind for segment in strided.steps[0].segments for kernel in segment.kernels}
     assert "attention" not in kinds and "softmax" in kinds
     (note,) = notes_of_attention(OverPixels(in_rows=False), numerics)
     line = OverPixels.forward.__code__.co_firstlineno + 4
     assert note.startswith(f"test_torch_functions.py:{line}, in forward gives attention a tensor")
-    in_rows = traced_attention(OverPixels(in_rows=True), numerics)
+    in_rows = traced(OverPixels(in_rows=True), numerics)
     kinds = {kernel.kind for segment in in_rows.steps[0].segments for kernel in segment.kernels}
     assert "attention" in kinds and "softmax" not in kinds
     assert notes_of_attention(OverPixels(in_rows=True), numerics) == []
+
+
+# --- autocast ---------------------------------------------------------------------------------
+
+
+class Enlarges(nn.Module):
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.layer, self.mode = nn.Conv2d(12, 12, 1), mode
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(F.interpolate(self.layer(x), scale_factor=2, mode=self.mode)).sum()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_autocast_enlarges_images_in_fp32(mode: str) -> None:
+    """`upsample_*` are on CUDA's list of what runs in fp32 (aten/src/ATen/autocast_mode.h)."""
+    segments = traced(Enlarges(mode), "amp16").steps[0].segments
+    kernels = [kernel for segment in segments for kernel in segment.kernels]
+    assert {one.dtype for one in kernels if one.op == f"upsample_{mode}2d"} == {"fp32"}
+    assert {one.dtype for one in kernels if one.kind == "convolution"} == {"16bit"}
