@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from ....catalog.text.quantity import format_duration
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import LimitCheck
 from ..text.columns import Align, aligned, column_widths, wrapped
 from . import words
-from .figures import about_usd, as_text, clean, count, number, share, usd
+from .figures import about_usd, as_text, clean, count, share, usd
 
 SCREEN_LINES = 24
 """What the answer fits on."""
@@ -56,11 +57,12 @@ def _money(report: BudgetReport, width: int) -> Iterator[Text]:
 
 
 def _options(report: BudgetReport, width: int) -> Iterator[Text]:
-    rows = [["option", "cost", "80 % range", "ends", "days", ""]]
+    rows = [["option", "cost", "80 % range", "ends", "takes", ""]]
     for one in report.options:
         span = f"{about_usd(one.total.p10_usd)} to {about_usd(one.total.p90_usd)}"
         mark = "planned" if one.is_planned else ""
-        rows.append([one.name, usd(one.total.usd), span, str(one.ends), number(one.days), mark])
+        took = format_duration(24 * one.days)
+        rows.append([one.name, usd(one.total.usd), span, str(one.ends), took, mark])
     yield from _aligned(rows, ("left", "right", "right", "right", "right", "left"), width)
 
 
@@ -75,7 +77,7 @@ def _experiments(report: BudgetReport, width: int, most: int) -> Iterator[Text]:
                 usd(one.usd),
                 share(one.share),
                 "" if row is None else count(row.runs),
-                "" if row is None else clean(row.rent),
+                _fixed_lines(report) if row is None else clean(row.rent),
             ]
         )
     left = report.by_experiment[most:]
@@ -84,6 +86,19 @@ def _experiments(report: BudgetReport, width: int, most: int) -> Iterator[Text]:
         part = share(sum(one.share for one in left))
         rows.append([f"{len(left)} more", usd(rest), part, "", ""])
     yield from _aligned(rows, ("left", "right", "right", "right", "left"), width)
+
+
+def _fixed_lines(report: BudgetReport) -> str:
+    """Return what is paid for no experiment: "of no experiment: labels (6 months), disks"."""
+    months: dict[str, set[str]] = {}
+    for entry in report.entries:
+        if entry.experiment is None:
+            months.setdefault(clean(entry.name), set()).add(str(entry.month))
+    named = [
+        f"{name} ({len(found)} months)" if len(found) > 1 else name
+        for name, found in months.items()
+    ]
+    return f"of no experiment: {', '.join(named)}" if named else ""
 
 
 def _limits(report: BudgetReport, width: int) -> Iterator[Text]:

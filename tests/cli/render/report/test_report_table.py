@@ -38,6 +38,20 @@ def test_what_is_not_included_is_told_apart_and_cut_visibly() -> None:
     assert render_table(long, width=100)[-1].plain.endswith("…")
 
 
+def test_what_is_paid_for_no_experiment_is_named_with_its_months() -> None:
+    """ "the project  $7,200.00" was a line that is paid each month, and nobody saw which."""
+    report = small_report()
+    own = {one.name for one in report.entries if one.experiment is None}
+    text = " ".join(line.plain for line in render_table(report, width=200))
+    assert own and "of no experiment: " in text
+    name = next(one for one in own if one in text)
+    line = next(one for one in report.entries if one.name == name)
+    others = [line.model_copy(update={"month": month}) for month in ("2027-01", "2027-02")]
+    twice = report.model_copy(update={"entries": tuple(others)})
+    text = " ".join(line.plain for line in render_table(twice, width=200))
+    assert f"of no experiment: {name} (2 months)" in text
+
+
 def test_what_is_not_shown_is_summed() -> None:
     report = large_report()
     text = "\n".join(line.plain for line in render_table(report, width=100))
