@@ -1,6 +1,6 @@
 """A model in a folder, a plan of it, and the plan made ready to launch."""
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.prepare.prepare import prepare
 from gpuplan.launcher.prepare.prepared import Prepared
 from gpuplan.launcher.prepare.request import LaunchRequest
+from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.launcher.store.sourced_plan import SourcedPlan
+from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
 from gpuplan.planner.plan.answer.estimate import Estimate
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Question
@@ -71,3 +73,15 @@ def prepared(given: SourcedPlan, request: LaunchRequest | None = None, **changes
         request or LaunchRequest(outputs=BUCKET),
         **{**facts, **changes},
     )
+
+
+def plan_without_data(text: str = "def build_model(): ...\n") -> str:
+    """Keep an estimate of a file without a data set; return its plan's id."""
+    Path("bare.py").write_text(text)
+    kept = make_plan(run=make_run(), runnable=True)
+    facts = CatalogueFacts(snapshot_date=load_catalogue().snapshot_date, offers=1)
+    origin = origin_of(parse_model_spec("bare.py"), Question(), folder=Path.cwd(), offers=None)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    answer = make_estimate(kept, catalog=facts, generated_at=now)
+    Store().keep(answer, inputs_hash="b", origin=origin)
+    return kept.id

@@ -11,18 +11,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from answers import make_estimate, make_plan, make_run
 from fake_engine import FakeEngine
 
 from gpuplan import api
-from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
-from gpuplan.launcher.lifecycle.engine import NoCapacityError, NoEngineError
 from gpuplan.launcher.prepare.prepared import LaunchAnswer
 from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
-from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Money, Question
 from gpuplan.profiles.user_model.spec import parse_model_spec
@@ -217,17 +213,6 @@ def test_much_that_is_sent_is_refused_without_a_terminal_and_taken_with_yes(
     assert "sent to each node   48 B" in capsys.readouterr().err
 
 
-def test_without_skypilot_it_says_how_to_install_it(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.setitem(sys.modules, "sky", None)
-    assert run(["launch", plan.id, *OUTPUTS, "-y"]) == 2
-    assert 'pip install "gpuplan[sky]"' in capsys.readouterr().err
-    assert not Path("gpuplan-launches").exists()
-    assert run(["history"]) == 0
-    assert "No launch was made yet" in capsys.readouterr().out
-
-
 def test_a_launch_from_the_question_to_the_account(plan: Plan, engine: FakeEngine, capsys) -> None:
     assert run(["launch", plan.id, *OUTPUTS, "-y", "--max-cost", "60", "--format", "json"]) == 0
     captured = capsys.readouterr()
@@ -319,197 +304,6 @@ def test_a_question_that_stood_until_the_deadline_rents_nothing(
     assert "--deadline is in" in capsys.readouterr().err
     assert engine.tasks == []
     assert api.launches.history(api.launches.context(engine=engine)) == []
-
-
-def test_all_that_is_missing_is_said_at_once_with_one_line_that_can_be_pasted(
-    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    def not_here() -> None:
-        raise NoEngineError("SkyPilot is not installed here.", fix="install it.")
-
-    monkeypatch.setattr(engine, "ready", not_here)
-    monkeypatch.setenv("AWS_PROFILE", "work")
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    kept = _without_data("import click\ndef build_model(): ...\ndef build_dataset(): ...\n")
-    assert run(["launch", kept, "--secret", "HF_TOKEN", "--max-cost", "400"]) == 2
-    said = capsys.readouterr().err
-    assert "Error: 5 things are missing before this can be launched." in said
-    *_, head, line = said.splitlines()
-    assert head == "All of it, in one command:"
-    first, rest = line.strip().split(" && ", 1)
-    assert first == 'pip install "gpuplan[sky]" "skypilot[aws]"'
-    assert rest.startswith("read -rs HF_TOKEN && export HF_TOKEN && printf ")
-    assert "click==" in rest
-    typed = f"gpuplan launch {kept} --secret HF_TOKEN --max-cost 400 --fetch results -y"
-    assert rest.endswith(f"/requirements.txt && {typed}")
-    assert engine.tasks == []
-
-
-def test_what_was_told_only_after_all_else_is_in_the_list_too(
-    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    """A limit, quota that is too small, keys and the answer to the question."""
-
-    def no_quota(*_launch: object, **_how: object) -> None:
-        raise NoCapacityError("Your account cannot start it.", fix="ask for more quota.")
-
-    monkeypatch.setattr("gpuplan.api.account.startable.refuse_no_place", no_quota)
-    assert run(["launch", plan.id, "--max-cost", "1"]) == 2
-    said = capsys.readouterr().err
-    assert "Error: 5 things are missing before this can be launched." in said
-    assert "2. This is expected to cost $" in said
-    assert "3. No keys of aws were found on this machine." in said
-    assert "4. Your account cannot start it." in said
-    assert "5. Renting machines needs your confirmation" in said
-    assert "All but 2, 4, which come first, in one command:" in said
-    typed = f"gpuplan launch {plan.id} --max-cost 1 --fetch results -y"
-    assert said.splitlines()[-1] == f"  aws configure && {typed}"
-    most = re.search(r"--max-cost (\d+), its worst case", said)
-    assert most is not None
-    words = ["launch", plan.id, "--max-cost", most[1], "--fetch", "results", "-y"]
-    assert run([*words, "--no-check-capacity"]) == 0
-    assert len(engine.tasks) == 1
-
-
-def test_quota_alone_is_told_with_the_answer_that_is_missing(
-    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    def no_quota(*_launch: object, **_how: object) -> None:
-        raise NoCapacityError("Your account cannot start it.", fix="ask for more quota.")
-
-    monkeypatch.setattr("gpuplan.api.account.startable._refuse_all_no", no_quota)
-    assert run(["launch", plan.id, *OUTPUTS]) == 3
-    said = capsys.readouterr().err
-    assert "Error: 2 things are missing" in said
-    assert said.splitlines()[-1] == f"  gpuplan launch {plan.id} {' '.join(OUTPUTS)} -y"
-
-
-def test_a_dry_run_needs_neither_skypilot_nor_secrets(
-    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.setattr(engine, "ready", lambda: pytest.fail("asked"))
-    assert run(["launch", plan.id, "--secret", "HF_TOKEN", "--dryrun"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == (f"  gpuplan launch {plan.id} --secret HF_TOKEN --dryrun --fetch results")
-    assert run(["launch", plan.id, "--secret", "HF_TOKEN", "--dryrun", "--fetch", "results"]) == 0
-
-
-def test_a_key_is_in_no_line_that_can_be_pasted(plan: Plan, capsys) -> None:
-    assert run(["launch", plan.id, "--command", f"train.py --token {CANARY}", "--dryrun"]) == 2
-    assert CANARY not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        ((), 2, "would go with them"),
-        ((*OUTPUTS, "--provider", "azure"), 3, "no priced plan on azure"),
-        ((*OUTPUTS, "--max-cost", "50"), 4, "more than --max-cost $50.00"),
-        ((*OUTPUTS, "--max-hours", "2"), 4, "more than --max-hours 2.0"),
-        ((*OUTPUTS, "--max-hourly-cost", "20"), 4, "more than --max-hourly-cost $20.00"),
-        ((*OUTPUTS, "--deadline", "2h"), 4, "--deadline is in 2.0"),
-        ((*OUTPUTS, "--shared", "/mnt/runs"), 2, "--outputs"),
-        ((*OUTPUTS, "--min-gpu-utilization", "130%"), 2, "is not a share"),
-        ((*OUTPUTS, "--region", "mars-1"), 5, "Nobody states a price"),
-        ((*OUTPUTS, "--framework", "jax"), 2, "for a script of your own"),
-        ((*OUTPUTS, "--synthetic", "--command", "t.py"), 2, "own script reads its own data"),
-        ((*OUTPUTS, "--param", "width=5"), 2, "without --model"),
-        ((*OUTPUTS, "--model", "net.py", "--param", "width=5"), 2, "not with width=5"),
-        ((*OUTPUTS, "--out-file", "x.yaml"), 2, "--out-file is for --dryrun"),
-        ((*OUTPUTS, "--data", "s3://bucket"), 2, "where the bucket goes"),
-        ((*OUTPUTS, "--workdir", "nowhere"), 2, "There is no folder nowhere"),
-    ],
-)
-def test_what_is_refused_and_how(
-    plan: Plan, options: tuple[str, ...], code: int, said: str, capsys
-) -> None:
-    dry = () if "--out-file" in options else ("--dryrun",)
-    assert run(["launch", *options, *dry]) == code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert said in captured.err
-    assert "To fix: " in captured.err or "Error: Invalid value" in captured.err
-    assert not Path("gpuplan-launches").exists()
-
-
-def _without_data(text: str = "def build_model(): ...\n") -> str:
-    """Keep an estimate of a file without a data set; return its plan's id."""
-    Path("bare.py").write_text(text)
-    kept = make_plan(run=make_run(), runnable=True)
-    facts = CatalogueFacts(snapshot_date=load_catalogue().snapshot_date, offers=1)
-    origin = origin_of(parse_model_spec("bare.py"), Question(), folder=Path.cwd(), offers=None)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    answer = make_estimate(kept, catalog=facts, generated_at=now)
-    Store().keep(answer, inputs_hash="b", origin=origin)
-    return kept.id
-
-
-@pytest.mark.parametrize("how", [("--dryrun",), ("-y",)])
-def test_synthetic_batches_are_not_paid_for_unasked(
-    plan: Plan, engine: FakeEngine, how: tuple[str, ...], capsys
-) -> None:
-    bare = _without_data()
-    assert run(["launch", bare, *OUTPUTS, *how]) == 2
-    said = capsys.readouterr()
-    assert "would train on synthetic batches" in said.err
-    assert "bare.py has no build_dataset()" in said.err
-    assert "--synthetic" in said.err.partition("To fix: ")[2]
-    assert said.out == ""
-    assert not Path("gpuplan-launches").exists()
-
-
-def test_synthetic_batches_that_are_asked_for_are_kept_in_the_job(
-    plan: Plan, engine: FakeEngine, capsys
-) -> None:
-    bare = _without_data()
-    assert run(["launch", bare, *OUTPUTS, "--synthetic", "-y"]) == 0
-    assert "data: SYNTHETIC batches: bare.py has no build_dataset()" in capsys.readouterr().err
-    (path,) = Path("gpuplan-launches").glob("*/job/job.json")  # which `resume` sends again
-    job = json.loads(path.read_text())
-    assert (job["synthetic"], job["needs_dataset"]) == (True, False)
-
-
-def test_a_file_with_a_data_set_must_give_it_on_the_node(
-    plan: Plan, engine: FakeEngine, capsys
-) -> None:
-    assert run(["launch", plan.id, *OUTPUTS, "-y", "-q"]) == 0
-    (path,) = Path("gpuplan-launches").glob("*/job/job.json")
-    job = json.loads(path.read_text())
-    assert (job["synthetic"], job["needs_dataset"]) == (False, True)
-
-
-def test_a_few_first_steps_may_be_synthetic(plan: Plan, capsys) -> None:
-    bare = _without_data()
-    assert run(["launch", bare, *OUTPUTS, "--smoke", "--dryrun"]) == 0
-    assert "data: SYNTHETIC batches" in capsys.readouterr().err
-
-
-def test_a_lightning_loader_is_launched_and_its_hooks_are_not(plan: Plan, capsys) -> None:
-    loader = "class Net(LightningModule):\n    def train_dataloader(self): ...\n"
-    lit = _without_data(loader)
-    assert run(["launch", lit, *OUTPUTS, "--dryrun"]) == 0
-    assert "data: train_dataloader() of bare.py, in gpuplan's own loop" in capsys.readouterr().err
-    trained = _without_data(loader + "if __name__ == '__main__':\n    Trainer(precision=16)\n")
-    assert run(["launch", trained, *OUTPUTS, "--dryrun"]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "gives its own Trainer precision=16, which this loop does not read" in said
-    hooked = _without_data(loader + "    def on_fit_start(self): ...\n")
-    assert run(["launch", hooked, *OUTPUTS, "--dryrun"]) == 2
-    said = capsys.readouterr().err
-    assert "on_fit_start()" in said and "--framework lightning" in said
-
-
-def test_a_changed_model_is_stale(plan: Plan, capsys) -> None:
-    Path("net.py").write_text("def build_model(): return 1\n")
-    assert run(["launch", plan.id, *OUTPUTS, "--dryrun"]) == 2
-    assert "has changed since" in capsys.readouterr().err
-
-
-def test_a_plan_from_a_file_needs_its_model(plan: Plan, capsys) -> None:
-    Path("plan.json").write_text(plan.model_dump_json())
-    assert run(["launch", "plan.json", *OUTPUTS, "--dryrun"]) == 2
-    assert "--model" in capsys.readouterr().err
-    assert run(["launch", "plan.json", "--model", "net.py", *OUTPUTS, "--dryrun"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import signal
 from collections.abc import Callable
 from datetime import datetime
@@ -10,60 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import make_estimate, make_plan, make_ranked_estimate, make_run
+from answers import make_estimate, make_plan, make_run
+from run_folders import checkpoint
 
 from gpuplan.catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError, UserFileError
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.launcher.local import options, run, run_folder
-from gpuplan.launcher.local.run import Prepared, prepare
+from gpuplan.launcher.local import run
+from gpuplan.launcher.local.run import prepare
 from gpuplan.launcher.local.run_outcome import outcome
 from gpuplan.launcher.local.run_request import RunRequest
 from gpuplan.launcher.process_group import Ended
-from gpuplan.launcher.runner.job import CheckpointPolicy, Job
+from gpuplan.launcher.runner.job import Job
 from gpuplan.launcher.runner.training_options import TrainingOptions
-from gpuplan.launcher.store.estimates import Store
-from gpuplan.launcher.store.plan_file import given_plan
-from gpuplan.launcher.store.sourced_plan import SourcedPlan
-from gpuplan.planner.plan.plan import Plan
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 A100 = "NVIDIA A100-SXM4-40GB"
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "net.py"
-    path.write_text("def build_model(): ...\ndef make_batch(batch_size): ...\n")
-    return path
-
-
-@pytest.fixture
-def ask(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
-    """Return a function that prepares a run on a machine with the named devices."""
-
-    def prepared(
-        *,
-        plan: Plan | None = None,
-        devices: tuple[str, ...] = (),
-        cores: int = 64,
-        notes: list[str] | None = None,
-        **request: Any,
-    ) -> Prepared:
-        monkeypatch.setattr(run, "device_names", lambda: devices)
-        monkeypatch.setattr(options, "core_count", lambda: cores)
-        given = None
-        if plan is not None:
-            given = SourcedPlan(plan=plan, estimate=make_estimate(plan))
-        return prepare(
-            parse_model_spec(str(model)),
-            given,
-            RunRequest(**{"out_dir": tmp_path / "out", **request}),
-            catalogue=load_catalogue(None),
-            now=lambda: datetime(2026, 11, 21, 10, 30),
-            on_note=(notes if notes is not None else []).append,
-        )
-
-    return prepared
 
 
 def test_the_number_of_processes_is_the_plans_else_the_devices_else_one(ask) -> None:
@@ -268,67 +228,6 @@ def test_a_written_profile_cannot_be_trained(tmp_path: Path) -> None:
         )
 
 
-def test_a_plan_is_found_by_id_in_the_store(ask) -> None:
-    estimate = make_ranked_estimate()
-    Store().keep(estimate, inputs_hash="a")
-    found = given_plan(estimate.plans[0].id[:6])
-    assert found.plan.id == estimate.plans[0].id
-    assert found.workload == estimate.workload
-
-
-def test_a_plan_is_read_from_a_file(tmp_path: Path) -> None:
-    plan, estimate = make_plan(), make_ranked_estimate()
-    (tmp_path / "plan.json").write_text(plan.model_dump_json())
-    found = given_plan(str(tmp_path / "plan.json"))
-    assert (found.plan, found.workload) == (plan, None)
-    one = estimate.model_copy(update={"plans": estimate.plans[:1]})
-    (tmp_path / "one.json").write_text(one.model_dump_json())
-    found = given_plan(str(tmp_path / "one.json"))
-    assert (found.plan.id, found.workload) == (estimate.plans[0].id, estimate.workload)
-    (tmp_path / "many.json").write_text(estimate.model_dump_json())
-    wanted = estimate.plans[1].id
-    assert given_plan(f"{tmp_path / 'many.json'}#{wanted[:5]}").plan.id == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("not json", "is not JSON"),
-        ("[]", "holds no plan"),
-        ('{"a": 1}', "is not a plan: id is missing"),
-        ('{"plans": 3}', "is not an estimate"),
-    ],
-)
-def test_a_file_that_holds_no_plan_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(UsageError, match=message):
-        given_plan(str(tmp_path / "plan.json"))
-
-
-def test_a_model_file_in_the_place_of_a_plan_is_told_what_makes_one(tmp_path: Path) -> None:
-    path = tmp_path / "net.py"
-    path.write_text("def build_model(): ...\n")
-    with pytest.raises(UsageError, match="is a model file, and a plan is asked for") as refused:
-        given_plan(str(path))
-    assert f"`gpuplan estimate {path}`" in (refused.value.fix or "")
-
-
-def test_an_estimate_with_several_plans_says_which_there_are(tmp_path: Path) -> None:
-    estimate = make_ranked_estimate()
-    path = tmp_path / "many.json"
-    path.write_text(estimate.model_dump_json())
-    with pytest.raises(UsageError, match=estimate.plans[1].id) as refused:
-        given_plan(str(path))
-    assert f"--plan {path}#{estimate.plans[0].id}" in str(refused.value)
-    with pytest.raises(UsageError, match="holds no plan ffffffffff"):
-        given_plan(f"{path}#ffffffffff")
-
-
-@pytest.fixture
-def job(ask, tmp_path: Path) -> Job:
-    return ask(steps=30).job
-
-
 def fail(job: Job, **changes: Any) -> None:
     values = {"class": "UserFileError", "message": "Yours.", "fix": "Mend it.", "exit_code": 1}
     (job.out_dir / "failure.json").write_text(json.dumps({**values, **changes}))
@@ -337,13 +236,6 @@ def fail(job: Job, **changes: Any) -> None:
 def end(job: Job, *failures: tuple[int, int, int]) -> None:
     listed = [{"rank": r, "exit_code": code, "time": time} for r, code, time in failures]
     (job.out_dir / "ended.json").write_text(json.dumps({"failures": listed}))
-
-
-def checkpoint(folder: Path, step: int) -> Path:
-    path = folder / f"step-{step:08d}"
-    path.mkdir(parents=True)
-    (path / "run.json").write_text("{}")
-    return path
 
 
 def test_a_failure_comes_back_as_it_was_raised(job: Job) -> None:
@@ -440,55 +332,3 @@ def test_a_command_that_goes_on_is_said_once_and_only_where_there_is_one(
         fail(job, fix=again)
 
     assert not [note for note in execute(leaves) if "continues from" in note]
-
-
-def test_a_finished_run_is_not_run_again(job: Job) -> None:
-    checkpoint(job.checkpoints, 20)
-    assert run_folder.already_done(job) is None
-    checkpoint(job.checkpoints, 30)
-    assert run_folder.already_done(job) == {"steps": 30}
-
-
-def test_two_runs_do_not_share_a_folder(job: Job) -> None:
-    folder = job.out_dir
-    refused = pytest.raises(UsageError, match="Another run is writing")
-    with run_folder.held(folder), refused, run_folder.held(folder):
-        pass
-    with run_folder.held(folder):
-        pass
-
-
-def test_the_folder_of_a_run_without_a_name_is_a_new_one(ask, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    first, second = (ask(out_dir=None).job.out_dir for _ in range(2))
-    assert first == tmp_path / "gpuplan-runs" / "net-20261121-103000"
-    assert second == tmp_path / "gpuplan-runs" / "net-20261121-103000-2"
-
-
-def test_a_run_that_begins_anew_keeps_the_checkpoints_before_it_apart(ask) -> None:
-    job = ask(steps=9, checkpoint=CheckpointPolicy(resume="never")).job
-    old = checkpoint(job.checkpoints, 100)
-    notes: list[str] = []
-    with run_folder.apart_from_earlier(job, notes.append):
-        assert run_folder.checkpoints(job.checkpoints) == []
-        new = checkpoint(job.checkpoints, 9)
-    assert run_folder.checkpoints(job.checkpoints) == [new]
-    assert (job.checkpoints / f"before-{job.run_id}" / old.name).is_dir()
-    assert len(notes) == 1
-
-
-def test_a_run_that_fails_before_its_first_checkpoint_leaves_the_old_ones(ask) -> None:
-    job = ask(steps=9, checkpoint=CheckpointPolicy(resume="never")).job
-    old = checkpoint(job.checkpoints, 100)
-    with run_folder.apart_from_earlier(job, print):
-        pass
-    assert run_folder.checkpoints(job.checkpoints) == [old]
-    assert os.listdir(job.checkpoints) == [old.name]
-
-
-def test_a_checkpoint_to_resume_from_may_be_named_alone(ask, tmp_path: Path) -> None:
-    path = checkpoint(tmp_path / "out" / "checkpoints", 20)
-    policy = CheckpointPolicy(resume=path.name)
-    assert ask(checkpoint=policy).job.checkpoint.resume == str(path)
-    with pytest.raises(UsageError, match="step-00000099 is not a whole checkpoint"):
-        ask(checkpoint=CheckpointPolicy(resume="step-00000099"))
