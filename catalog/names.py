@@ -286,17 +286,22 @@ def _unknown_accelerator(
                 fix=f"Give the accelerator, {device} ({device}:{count} where a count may be given),"
                 f" or --instance {offer.instance_type} where there is that option.",
             )
-    counted = re.fullmatch(r"(\d+)\s*[x×*]\s*([A-Za-z].*)", name.strip())  # noqa: RUF001
+    counted = _COUNT_BEFORE.fullmatch(name.strip()) or _COUNT_BEHIND.fullmatch(name.strip())
     if counted is not None:
-        count, device = counted.groups()
+        count, device = counted["count"], counted["device"]
         return UsageError(
-            f"There is no accelerator {name!r}: a count stands behind its name.",
+            f"There is no accelerator {name!r}: a count stands behind its name, after a colon.",
             fix=f"write {device}:{count}, or {device} where no count may be given.",
         )
     # A short spelling is often closer to what was meant than any full name ("h1000" → "H100").
     spellings = {alias.spelling for alias in _aliases().values() if alias.canonical}
     suggestions = did_you_mean(name, sorted(spellings | set(known.values())))
     return UsageError(f"There is no accelerator {name!r}.{suggestions}", fix=_LIST_FIX)
+
+
+_COUNT_BEFORE = re.compile(r"(?P<count>\d+)\s*[x×*]\s*(?P<device>[A-Za-z].*)")  # noqa: RUF001
+_COUNT_BEHIND = re.compile(r"(?P<device>[A-Za-z].*\d\S*?)\s*[x×*]\s*(?P<count>\d+)")  # noqa: RUF001
+"""As people write "8xH100" and "H100x8"."""
 
 
 def _reads_as(name: str) -> str | None:

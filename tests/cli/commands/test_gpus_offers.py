@@ -263,6 +263,8 @@ def test_wishes_are_dropped_two_at_a_time_only_where_one_is_not_enough(gpuplan):
     [
         (["gpus", "H10O"], "There is no accelerator 'H10O'. Did you mean H100?"),
         (["offers", "--accelerator", "8xH100"], "a count stands behind its name"),
+        (["offers", "--accelerator", "H100x8"], "write H100:8, or H100 where"),
+        (["offers", "--accelerator", "RTX 4090 x 2"], "write RTX 4090:2, or RTX 4090 where"),
         (["offers", "--accelerator", "H1000"], "There is no accelerator 'H1000'. Did you mean"),
         (["offers", "--accelerator", "H100:0"], "asks for '0' accelerators"),
         (["offers", "--provider", "asw"], "There is no provider 'asw'. Did you mean aws"),
