@@ -108,7 +108,7 @@ def wrap_blocks(model: nn.Module, recompute: str) -> int:
     if recompute == "none":
         return 0
     register_package()
-    from gpuplan.profiles.user_model.blocks import find_blocks
+    from gpuplan.profiles.user_model.structure.blocks import find_blocks
 
     blocks = [block for run in find_blocks(model) for block in run.modules]
     if not blocks:

@@ -14,9 +14,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from ...catalog.errors import NoFeasiblePlanError, UsageError
 from ...planner.plan.layout import Layout
 from ...planner.plan.runnable import why_not_runnable
-from ...profiles.user_model.frozen import cast_frozen
-from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
-from ...profiles.user_model.ties import completed_plan, tied_blocks, tied_modules
+from ...profiles.user_model.structure.frozen import cast_frozen
+from ...profiles.user_model.structure.tensor_plan import tensor_plan_kind, tensor_plan_of
+from ...profiles.user_model.structure.ties import completed_plan, tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
 from ...profiles.user_model.workload import Workload
 from .input.compared_samples import loss_warnings

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..profile import BatchTensor
-from ..user_model.blocks import BlockRun
+from ..user_model.structure.blocks import BlockRun
 from .gradient_kinds import GradientKinds, RefusedGradientsError, state_tensors
 from .recording.recorder import Recorder
 

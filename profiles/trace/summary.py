@@ -21,11 +21,11 @@ from ..profile import (
     Profile,
     StepTrace,
 )
-from ..user_model.blocks import BlockRun
-from ..user_model.frozen import frozen_linear_weights
 from ..user_model.several_optimizers import optimizer_name
-from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
-from ..user_model.ties import tied_blocks, tied_modules
+from ..user_model.structure.blocks import BlockRun
+from ..user_model.structure.frozen import frozen_linear_weights
+from ..user_model.structure.tensor_plan import tensor_plan_kind, tensor_plan_of
+from ..user_model.structure.ties import tied_blocks, tied_modules
 from ..user_model.workload import Workload
 from .assemble import PairedRuns
 from .kernels.kernel_numbers import law

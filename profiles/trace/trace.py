@@ -21,9 +21,9 @@ from ..missing_numerics import fails_without_fsdp
 from ..passes.optimizers import with_optimizer
 from ..profile import MOSTLY_FROZEN, BatchTensor, Numerics, Profile
 from ..user_model.assumptions import Assumption
-from ..user_model.blocks import find_blocks
 from ..user_model.failures import describe_failure
-from ..user_model.frozen import cast_frozen
+from ..user_model.structure.blocks import find_blocks
+from ..user_model.structure.frozen import cast_frozen
 from ..user_model.workload import Workload
 from .assemble import PairedRuns, assemble_step
 from .assumed import Assumed

@@ -24,7 +24,12 @@ from . import child_main
 def main() -> None:
     """Answer requests until standard input closes."""
     requests, answers = child_main.take_over_standard_streams()
-    for name in ("trace.trace", "user_model.forms", "user_model.deepview", "user_model.lightning"):
+    for name in (
+        "trace.trace",
+        "user_model.forms.module_class",
+        "user_model.forms.deepview",
+        "user_model.forms.lightning",
+    ):
         with contextlib.suppress(ImportError):
             importlib.import_module(f"..{name}", __package__)
     with contextlib.suppress(ImportError):

@@ -47,7 +47,7 @@ def size_of(
     """Return the size of a model that is built, and kept, as the runner does it."""
     import torch
 
-    from ..user_model.frozen import cast_frozen
+    from ..user_model.structure.frozen import cast_frozen
 
     with torch.device("meta"):
         model = workload.build_model()

@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any
 
 from ...catalog.errors import UsageError, UserFileError
-from . import deepview, forms, lightning
 from .checks import checked_model, described
 from .file_text import contract_lines, installed_imports, model_classes, parse, read_source
+from .forms import deepview, lightning, module_class
 from .plain_script import names_no_model, pretrained_name, trains_at_import
 from .schedulers import bind_scheduler
 from .spec import ModelSpec
@@ -62,7 +62,7 @@ def load_workload(
     if spec.inputs and spec.kind == "hf":
         raise _unused_inputs(spec)
     if spec.kind == "hf":
-        return forms.from_config(spec)
+        return module_class.from_config(spec)
     text = read_source(spec.path)
     if spec.class_name is None and names_no_model(text, parse(text, spec.path)):
         raise _no_contract(spec)
@@ -73,7 +73,7 @@ def load_workload(
     with importing():
         module = import_user_file(spec.path)
     if spec.class_name and spec.class_name not in map(_name, lightning.lightning_classes(module)):
-        return forms.from_class(spec, module)
+        return module_class.from_class(spec, module)
     has_contract = hasattr(module, "build_model") and not spec.class_name
     has_entry_points = deepview.entry_point(module, "model_provider") and not spec.class_name
     if spec.inputs and (has_contract or has_entry_points):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from .file_text import run_at_import
-from .lightning_hooks import not_run
+from .forms.lightning_hooks import not_run
 from .spec import ModelSpec
 
 DataKind = Literal["dataset", "synthetic", "loader", "unknown"]

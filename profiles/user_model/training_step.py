@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from ...catalog.errors import UsageError
-from .blocks import find_blocks
 from .checks import Batch
 from .placing import placed
+from .structure.blocks import find_blocks
 from .workload import Workload
 
 LOSS_SCALE = 2.0**10

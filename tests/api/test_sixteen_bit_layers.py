@@ -10,7 +10,7 @@ from gpuplan.profiles.missing_numerics import FAILS, FSDP_CASTS, NEVER_TRACED
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process import service
 
-UNET = Path(__file__).parents[1] / "support" / "ddpm_unet.py"
+UNET = Path(__file__).parents[1] / "support" / "models" / "ddpm_unet.py"
 FAILING = 1 + UNET.read_text().splitlines().index(
     "        embedded = self.time(time_embedding(time, self.width))"
 )

@@ -31,7 +31,7 @@ PRELOADED = (
     "sympy",
     "torch.fx.experimental.symbolic_shapes",
     "gpuplan.profiles.trace.trace",
-    "gpuplan.profiles.user_model.forms",
+    "gpuplan.profiles.user_model.forms.module_class",
     TRACING,
     COUNTING,
 )

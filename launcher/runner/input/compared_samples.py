@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ....profiles.user_model.blocks import find_blocks
+from ....profiles.user_model.structure.blocks import find_blocks
 from ....profiles.user_model.workload import Workload
 from ..job import Execution
 from ..pipeline.fake_tensors import quiet_torch, stand_ins

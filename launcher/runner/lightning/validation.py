@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ....catalog.errors import UsageError, UserFileError
 from ....profiles.user_model.checks import Batch, described
-from ....profiles.user_model.lightning_run import LIGHTNING, samples_of
+from ....profiles.user_model.forms.lightning_run import LIGHTNING, samples_of
 from ....profiles.user_model.workload import Params, Workload, optional_function
 
 STEP, LOADER = "validation_step", "val_dataloader"

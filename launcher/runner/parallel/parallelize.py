@@ -27,8 +27,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from ....catalog.errors import UserFileError
-from ....profiles.user_model.blocks import find_blocks
 from ....profiles.user_model.checks import Batch
+from ....profiles.user_model.structure.blocks import find_blocks
 from ..job import Execution
 from ..training.numerics import fsdp_policy
 from .split_dropout import split_backend

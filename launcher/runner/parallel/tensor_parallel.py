@@ -40,7 +40,7 @@ from torch.distributed.tensor.parallel import (
 
 from ....catalog.errors import UserFileError, did_you_mean
 from ....profiles.user_model.several_optimizers import Optimizers
-from ....profiles.user_model.ties import tied_weights
+from ....profiles.user_model.structure.ties import tied_weights
 
 WORDS = (
     "colwise",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from ....catalog.errors import UsageError
-from ....profiles.user_model.blocks import cut_paths
+from ....profiles.user_model.structure.blocks import cut_paths
 
 Act = Callable[[int, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Told a block's number, what really calls it, and what it was called with."""

@@ -14,7 +14,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "failing_model.py"
 TIED = MODEL.with_name("unevenly_tied_decoder.py")
 EVERY = CheckpointPolicy(every_steps=2)
 

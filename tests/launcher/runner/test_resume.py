@@ -27,7 +27,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-NOISY = REPOSITORY / "tests" / "support" / "dataset_model.py"
+NOISY = REPOSITORY / "tests" / "support" / "models" / "dataset_model.py"
 EVERY = CheckpointPolicy(every_steps=3)
 EXACT = 1e-6
 """Tolerance of losses near 4.6 in fp32, where only the order of sums differs."""

@@ -6,6 +6,7 @@ buffer and number; state by bytes; the peak to a thousandth.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -29,6 +30,7 @@ from gpuplan.planner.step.slotted_calls import slotted_calls
 pytestmark = pytest.mark.slow
 
 SUPPORT = Path(__file__).parents[2] / "support"
+MODELS = SUPPORT / "models"
 STACK = "torch-eager"
 ADAMW_READS = 3
 """How often AdamW's foreach implementation reads a gradient."""
@@ -116,7 +118,8 @@ def traced(request: pytest.FixtureRequest) -> dict[str, Record]:
     asked = {one.callspec.params["name"] for one in here if isinstance(one, pytest.Function)}
     cases = {name: case for name, case in CASES.items() if name in asked}
     command = [sys.executable, "-W", "ignore", str(SUPPORT / "torch_ranks.py"), as_argument(cases)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    finds = {**os.environ, "PYTHONPATH": str(MODELS)}
+    ran = subprocess.run(command, env=finds, capture_output=True, text=True, timeout=500)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return json.loads(ran.stdout)
 
@@ -201,7 +204,7 @@ def model_cache(params: str) -> ModelCache:
     from gpuplan.profiles.user_model.contract import load_workload
     from gpuplan.profiles.user_model.spec import ModelSpec
 
-    path = SUPPORT / "split_decoder.py"
+    path = MODELS / "split_decoder.py"
     spec = ModelSpec(text=str(path), kind="file", path=path, params=json.loads(params))
     return ModelCache(trace_workload(load_workload(spec), numerics=("amp16", "pure16")))
 

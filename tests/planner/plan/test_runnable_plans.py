@@ -11,7 +11,7 @@ from gpuplan.cli.main import run as cli
 
 pytestmark = pytest.mark.slow
 
-SUPPORT = Path(__file__).parents[2] / "support"
+MODELS = Path(__file__).parents[2] / "support" / "models"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ SUPPORT = Path(__file__).parents[2] / "support"
 def test_the_plan_says_what_the_runner_would(
     capsys: pytest.CaptureFixture[str], file: str, layout: str, runnable: bool
 ) -> None:
-    asked = ["estimate", str(SUPPORT / file), "--accelerator", "H100:2", "--layout", layout]
+    asked = ["estimate", str(MODELS / file), "--accelerator", "H100:2", "--layout", layout]
     more = ["--micro-batch", "2", "--global-batch", "8", "--format", "json"]
     cli([*asked, *more])
     (plan, *_) = json.loads(capsys.readouterr().out)["plans"]

@@ -12,7 +12,7 @@ from gpuplan.planner.software.checkpoint_size import checkpoint_bytes
 from gpuplan.planner.software.frozen_base import NF4_BYTES
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.user_model.contract import load_workload
-from gpuplan.profiles.user_model.frozen import cast_frozen
+from gpuplan.profiles.user_model.structure.frozen import cast_frozen
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "lora.py"
 DIMS = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 128, "vocab": 96}

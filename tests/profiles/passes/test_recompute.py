@@ -19,7 +19,7 @@ from gpuplan.profiles.analysis.caching_allocator import replay
 from gpuplan.profiles.passes.recompute import recomputed
 from gpuplan.profiles.profile import Profile, StepTrace
 from gpuplan.profiles.trace.trace import trace_workload
-from gpuplan.profiles.user_model.blocks import find_blocks
+from gpuplan.profiles.user_model.structure.blocks import find_blocks
 from gpuplan.profiles.user_model.workload import Workload
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from gpuplan import api
 from gpuplan.planner.memory.plateaus import Envelope, envelope
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.user_model.contract import load_workload
-from gpuplan.profiles.user_model.frozen import cast_frozen
+from gpuplan.profiles.user_model.structure.frozen import cast_frozen
 
 pytestmark = pytest.mark.slow
 

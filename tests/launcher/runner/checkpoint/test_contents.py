@@ -13,8 +13,8 @@ from runner_jobs import REPOSITORY, plan_of, train
 from gpuplan.launcher.runner.checkpoint.contents import SMALL_FILE, read_small, write_small
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-LEAVES_OUT = REPOSITORY / "tests" / "support" / "unused_parameters.py"
-STATELESS = REPOSITORY / "tests" / "support" / "stateless_model.py"
+LEAVES_OUT = REPOSITORY / "tests" / "support" / "models" / "unused_parameters.py"
+STATELESS = REPOSITORY / "tests" / "support" / "models" / "stateless_model.py"
 
 
 @pytest.mark.slow

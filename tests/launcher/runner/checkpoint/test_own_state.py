@@ -14,7 +14,7 @@ from gpuplan.launcher.runner.checkpoint.contents import read_small
 from gpuplan.launcher.runner.checkpoint.own_state import put_together, taken_apart
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-MODEL = REPOSITORY / "tests" / "support" / "averaged_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "averaged_model.py"
 
 
 def test_a_state_is_put_together_as_it_was_taken_apart() -> None:

@@ -15,7 +15,7 @@ from gpuplan.launcher.runner.training_options import TrainingOptions
 
 pytestmark = pytest.mark.slow
 
-MODEL = REPOSITORY / "tests" / "support" / "token_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "token_model.py"
 EVERY = TrainingOptions(eval_every_steps=2)
 FSDP2 = {"data": 2, "shard": 2, "zero_stage": 3}
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
 def test_samples_that_are_split_at_random_are_split_alike_in_both_functions(tmp_path: Path) -> None:
     train(
         tmp_path,
-        REPOSITORY / "tests" / "support" / "split_samples_model.py",
+        REPOSITORY / "tests" / "support" / "models" / "split_samples_model.py",
         1,
         plan=plan_of(micro_batch=8),
         steps=6,
@@ -175,7 +175,7 @@ def test_an_evaluation_of_what_is_trained_on_is_said(
 ) -> None:
     folder = make_job(
         tmp_path,
-        REPOSITORY / "tests" / "support" / "toy_samples_model.py",
+        REPOSITORY / "tests" / "support" / "models" / "toy_samples_model.py",
         plan=None,
         params={"drawn": drawn},
         steps=2,

@@ -63,7 +63,7 @@ def test_sampling_changes_no_training_and_goes_on_as_if_never_stopped(tmp_path: 
 @pytest.mark.parametrize(
     ("model", "layout", "words"),
     [
-        (REPOSITORY / "tests" / "support" / "token_model.py", {}, "has no sample()"),
+        (REPOSITORY / "tests" / "support" / "models" / "token_model.py", {}, "has no sample()"),
         (LINES, {"pipeline": 2}, "not run under pipeline stages"),
     ],
 )

@@ -13,8 +13,8 @@ from gpuplan.launcher.runner.input.compared_samples import look_at_loss
 from gpuplan.profiles.user_model.contract import load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-SUPPORT = REPOSITORY / "tests" / "support"
-MODEL = SUPPORT / "contrastive_model.py"
+MODELS = REPOSITORY / "tests" / "support" / "models"
+MODEL = MODELS / "contrastive_model.py"
 WORDS = "the loss compares the samples of a micro-batch with each other"
 
 
@@ -59,7 +59,7 @@ def test_models_of_samples_alone_compare_none(name: str, params: dict[str, Any])
 
 
 def test_a_step_that_needs_values_is_not_known() -> None:
-    assert not compares(SUPPORT / "stream_model.py")
+    assert not compares(MODELS / "stream_model.py")
 
 
 @pytest.mark.slow

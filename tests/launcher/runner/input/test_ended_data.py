@@ -15,8 +15,8 @@ from gpuplan.launcher.runner.training_options import TrainingOptions
 
 pytestmark = pytest.mark.slow
 
-SUPPORT = REPOSITORY / "tests" / "support"
-STREAM, SAMPLES = SUPPORT / "stream_model.py", SUPPORT / "dataset_model.py"
+MODELS = REPOSITORY / "tests" / "support" / "models"
+STREAM, SAMPLES = MODELS / "stream_model.py", MODELS / "dataset_model.py"
 FSDP = {"data": 2, "shard": 2, "zero_stage": 3}
 
 

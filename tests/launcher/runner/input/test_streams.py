@@ -20,7 +20,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 
 CPU = torch.device("cpu")
 ALONE = Share(rank=0, micro_batch=2, grad_accum=1, data=1)
-STREAM = REPOSITORY / "tests" / "support" / "stream_model.py"
+STREAM = REPOSITORY / "tests" / "support" / "models" / "stream_model.py"
 
 
 class Plain(IterableDataset[torch.Tensor]):

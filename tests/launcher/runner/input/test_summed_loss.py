@@ -15,7 +15,7 @@ from gpuplan.launcher.runner.input.summed_loss import sums_samples
 from gpuplan.profiles.user_model.contract import load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-MODEL = REPOSITORY / "tests" / "support" / "summed_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "summed_model.py"
 WORDS = "compute_loss() gives a sum over the samples of its batch"
 
 

@@ -14,7 +14,7 @@ from gpuplan.launcher.runner.training_options import TrainingOptions
 
 pytestmark = pytest.mark.slow
 
-MODEL = REPOSITORY / "tests" / "support" / "lightning_lines.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "lightning_lines.py"
 STEPS = 200
 
 

@@ -18,13 +18,13 @@ TOLERANCE = 1e-5
 """Tolerance of losses near 4.6 in fp32: sums of other orders differ in the last bits."""
 GPT2 = REPOSITORY / "examples" / "gpt2.py"
 GPT2_SIZE = {"layers": 4, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}
-TENSORS = REPOSITORY / "tests" / "support" / "tensor_decoder.py"
+TENSORS = REPOSITORY / "tests" / "support" / "models" / "tensor_decoder.py"
 TENSORS_SIZE = {
     **{"layers": 4, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 100},
     "seq_len": 16,
 }
 TIED = TENSORS.with_name("tied_decoder.py")
-FLOATS = REPOSITORY / "tests" / "support" / "float_blocks.py"
+FLOATS = REPOSITORY / "tests" / "support" / "models" / "float_blocks.py"
 CLIP = 0.5
 """Below the norm of these models, so that the norm of every layout matters."""
 FSDP = {"zero_stage": 3}

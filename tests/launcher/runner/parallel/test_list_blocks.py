@@ -13,7 +13,7 @@ from torch import nn
 
 from gpuplan.launcher.runner.parallel.parallelize import block_modules
 
-MODEL = REPOSITORY / "tests" / "support" / "list_blocks_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "list_blocks_model.py"
 TOLERANCE = 1e-5
 
 

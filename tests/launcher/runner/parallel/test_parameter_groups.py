@@ -14,7 +14,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "grouped_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "grouped_model.py"
 TOLERANCE = 1e-5
 STEPS, ACCUMULATED, MICRO_BATCH = 8, 2, 2
 FSDP = {"data": 2, "shard": 2, "zero_stage": 3}

@@ -16,7 +16,7 @@ from gpuplan.launcher.runner.training_options import TrainingOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "marked_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "marked_model.py"
 TOLERANCE = 1e-5
 DDP: dict[str, Any] = {"data": 2}
 FSDP = {"data": 2, "shard": 2, "zero_stage": 3}

@@ -15,8 +15,8 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-SUPPORT = REPOSITORY / "tests" / "support"
-MODEL = SUPPORT / "several_optimizers_model.py"
+MODELS = REPOSITORY / "tests" / "support" / "models"
+MODEL = MODELS / "several_optimizers_model.py"
 TOLERANCE = 1e-5
 MUON_TOLERANCE = 5e-3
 """torch's Muon multiplies in bfloat16: products of shards are added in another order."""
@@ -37,7 +37,7 @@ LAYOUTS = [
 
 def plain_losses(matrices: str, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the losses of a loop of plain torch on the same samples."""
-    monkeypatch.syspath_prepend(str(SUPPORT))
+    monkeypatch.syspath_prepend(str(MODELS))
     for name in ("several_optimizers_model", "grouped_model"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     import several_optimizers_model as module

@@ -14,7 +14,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "dropping_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "dropping_model.py"
 DROPPED = 0.25
 STEPS = 6
 TP2: dict[str, Any] = {"tensor": 2}

@@ -10,7 +10,7 @@ from runner_jobs import REPOSITORY, make_job, plan_of, run, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "tied_blocks_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "tied_blocks_model.py"
 FSDP = {"data": 2, "shard": 2, "zero_stage": 3}
 ZERO1 = {"data": 2, "shard": 2, "zero_stage": 1}
 TOLERANCE = 1e-5

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gpuplan.launcher.runner.pipeline.schedule import StageModule, cut_model
-from gpuplan.profiles.user_model.blocks import find_blocks
+from gpuplan.profiles.user_model.structure.blocks import find_blocks
 
 
 @pytest.mark.parametrize("kind", RUNNING, ids=lambda kind: kind.__name__)

@@ -13,7 +13,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "parts_of_stages_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "parts_of_stages_model.py"
 STAGES = {"pipeline": 3}
 SHARDED = {"pipeline": 2, "data": 2, "shard": 2, "zero_stage": 3}
 TOLERANCE = 1e-5

@@ -14,7 +14,7 @@ from gpuplan.launcher.bundle import GUARD, ORDERS_FILE, write_guard, write_order
 from gpuplan.launcher.guard.orders import NetworkOrders, ProjectionOrders
 from gpuplan.launcher.runner.processes.network_check import network_used
 
-MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "failing_model.py"
 FAR_ABOVE = 1e15
 """Bytes a second that no machine reaches."""
 BOTH_NODES = """

@@ -13,7 +13,7 @@ from gpuplan.launcher.runner.training_options import TrainingOptions
 
 pytestmark = pytest.mark.slow
 
-NOISY = REPOSITORY / "tests" / "support" / "dataset_model.py"
+NOISY = REPOSITORY / "tests" / "support" / "models" / "dataset_model.py"
 EVERY = CheckpointPolicy(every_steps=3)
 
 

@@ -14,7 +14,7 @@ from gpuplan.catalog.errors import UserFileError
 from gpuplan.launcher.runner.training.loss_weights import LossWeights
 from gpuplan.planner.plan.layout import Layout
 
-MODEL = REPOSITORY / "tests" / "support" / "token_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "token_model.py"
 TOLERANCE = 1e-5
 CPU = torch.device("cpu")
 

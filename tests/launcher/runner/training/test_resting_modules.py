@@ -9,7 +9,7 @@ from runner_jobs import REPOSITORY, make_job, plan_of, run
 
 pytestmark = pytest.mark.slow
 
-MODEL = REPOSITORY / "tests" / "support" / "resting_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "resting_model.py"
 WORDS = "norm, which build_model() put in evaluation mode (eval()), train:"
 FSDP = {"data": 2, "shard": 2, "zero_stage": 3}
 

@@ -15,7 +15,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 from gpuplan.launcher.runner.training.not_finite import Rewinds
 from gpuplan.launcher.runner.training_options import REWIND, TrainingOptions
 
-MODEL = REPOSITORY / "tests" / "support" / "bad_samples_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "bad_samples_model.py"
 
 
 def train(folder: Path, *, steps: int = 10, processes: int = 1, **params: Any) -> Any:

@@ -13,8 +13,8 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 from gpuplan.launcher.runner.training.schedule import factor
 from gpuplan.launcher.runner.training_options import TrainingOptions
 
-SUPPORT = REPOSITORY / "tests" / "support"
-OWN, PLAIN = SUPPORT / "scheduled_model.py", SUPPORT / "token_model.py"
+MODELS = REPOSITORY / "tests" / "support" / "models"
+OWN, PLAIN = MODELS / "scheduled_model.py", MODELS / "token_model.py"
 ASKED = TrainingOptions(schedule="cosine", warmup_steps=4)
 REPEATS = pytest.mark.repeats
 

@@ -16,8 +16,8 @@ from gpuplan.launcher.runner.training.schedule import Schedule
 from gpuplan.profiles.user_model.schedulers import Stepped
 from gpuplan.profiles.user_model.training_step import LOSS_SCALE
 
-SUPPORT = REPOSITORY / "tests" / "support"
-MODEL = SUPPORT / "overflowing_model.py"
+MODELS = REPOSITORY / "tests" / "support" / "models"
+MODEL = MODELS / "overflowing_model.py"
 STEPS = 8
 HALVES = 0.02
 """Tolerance of losses near 2.6: halves of a batch round otherwise than the whole, in 16 bits."""
@@ -30,7 +30,7 @@ LAYOUTS: list[dict[str, Any]] = [
 
 def plain(monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[float]]:
     """Return (losses, rates) of a loop of plain torch that steps its schedule where weights did."""
-    monkeypatch.syspath_prepend(str(SUPPORT))
+    monkeypatch.syspath_prepend(str(MODELS))
     import overflowing_model as module
 
     torch.manual_seed(0)

@@ -17,7 +17,7 @@ from gpuplan.launcher.runner.training_options import TrainingOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-TIED = REPOSITORY / "tests" / "support" / "tied_decoder.py"
+TIED = REPOSITORY / "tests" / "support" / "models" / "tied_decoder.py"
 SIZE = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 100}
 PARAMS = {**SIZE, "seq_len": 16}
 FSDP = {"zero_stage": 3}

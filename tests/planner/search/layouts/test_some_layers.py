@@ -38,9 +38,9 @@ from gpuplan.profiles.passes.recompute import recomputed
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.trace.trace import trace_workload
 from gpuplan.profiles.tracing_process.service import make_profile
-from gpuplan.profiles.user_model.blocks import find_blocks
 from gpuplan.profiles.user_model.contract import load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
+from gpuplan.profiles.user_model.structure.blocks import find_blocks
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "decoder.py"
 DIMS = {"layers": 8, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn": 1024, "vocab": 1000}

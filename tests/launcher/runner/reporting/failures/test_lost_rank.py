@@ -18,7 +18,7 @@ from gpuplan.launcher.runner.reporting.failures.worker_failure import worker_fai
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "failing_model.py"
 EVERY = CheckpointPolicy(every_steps=2)
 
 

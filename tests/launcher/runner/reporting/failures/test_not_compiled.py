@@ -12,7 +12,7 @@ from gpuplan.launcher.runner.reporting.failures.not_compiled import LONGEST, not
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
-MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
+MODEL = REPOSITORY / "tests" / "support" / "models" / "failing_model.py"
 
 
 def test_a_machine_without_a_compiler_is_said_to_lack_it(

@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 
-from ...catalog.errors import UserFileError
-from .checks import Batch, checked_loss, checked_model, described
-from .spec import ModelSpec
-from .stepping import loss_at_backward, recorded_optimizers, same_optimizer
-from .workload import (
+from ....catalog.errors import UserFileError
+from ..checks import Batch, checked_loss, checked_model, described
+from ..spec import ModelSpec
+from ..workload import (
     Params,
     Workload,
     bind_batch,
@@ -24,6 +23,7 @@ from .workload import (
     tokens_per_sample,
     usual_batches,
 )
+from .stepping import loss_at_backward, recorded_optimizers, same_optimizer
 
 ENTRY_POINT_PREFIXES = ("deepview_", "skyline_")
 

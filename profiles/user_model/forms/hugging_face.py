@@ -11,12 +11,12 @@ from typing import Any
 import torch
 import transformers
 
-from ...catalog.errors import UsageError, UserFileError, did_you_mean
-from .checks import Batch, checked_model, default_loss, default_optimizer
-from .lora import add_adapters
-from .lora_settings import LORA, parse_lora
-from .spec import ModelSpec
-from .workload import Workload
+from ....catalog.errors import UsageError, UserFileError, did_you_mean
+from ..checks import Batch, checked_model, default_loss, default_optimizer
+from ..lora import add_adapters
+from ..lora_settings import LORA, parse_lora
+from ..spec import ModelSpec
+from ..workload import Workload
 
 LONGEST_DEFAULT_SEQ_LEN = 4096
 _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len")

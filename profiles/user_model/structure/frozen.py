@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from .lora import is_linear, output_head
+from ..lora import is_linear, output_head
 
 
 def cast_frozen(model: nn.Module, dtype: torch.dtype) -> None:

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from gpuplan.profiles.user_model.frozen import cast_frozen, frozen_linear_weights
 from gpuplan.profiles.user_model.lora import add_adapters
 from gpuplan.profiles.user_model.lora_settings import parse_lora
+from gpuplan.profiles.user_model.structure.frozen import cast_frozen, frozen_linear_weights
 
 
 class Tied(nn.Module):

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from ...catalog.errors import UserFileError
-from .checks import Batch, checked_batch, checked_loss, checked_model, described
-from .forms import batch_function, own_default, own_usual_batches
+from ....catalog.errors import UserFileError
+from ..checks import Batch, checked_batch, checked_loss, checked_model, described
+from ..schedulers import Stepped, configured_schedulers
+from ..spec import ModelSpec
+from ..workload import Params, Workload, tokens_follow_params, tokens_per_sample
 from .lightning_run import names_not_run, samples_of
-from .schedulers import Stepped, configured_schedulers
-from .spec import ModelSpec
+from .module_class import batch_function, own_default, own_usual_batches
 from .stepping import loss_at_backward, same_optimizer
-from .workload import Params, Workload, tokens_follow_params, tokens_per_sample
 
 LOADER = "train_dataloader()"
 

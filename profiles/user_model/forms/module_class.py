@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from ...catalog.errors import UsageError, did_you_mean
-from .checks import Batch, checked_loss, checked_model
-from .spec import InputShape, ModelSpec
-from .workload import (
+from ....catalog.errors import UsageError, did_you_mean
+from ..checks import Batch, checked_loss, checked_model
+from ..spec import InputShape, ModelSpec
+from ..workload import (
     Params,
     Workload,
     bind_batch,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gpuplan.catalog.errors import GpuplanError, UsageError, UserFileError
-from gpuplan.profiles import user_model
+from gpuplan.profiles.user_model import forms
 from gpuplan.profiles.user_model.contract import Workload, load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
-from gpuplan.profiles.user_model.tensor_plan import tensor_plan_of
+from gpuplan.profiles.user_model.structure.tensor_plan import tensor_plan_of
 
 pytestmark = pytest.mark.slow
 
@@ -116,8 +116,10 @@ def test_without_transformers_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "gpuplan.profiles.user_model.hugging_face", raising=False)
-    monkeypatch.delattr(user_model, "hugging_face", raising=False)
+    monkeypatch.delitem(
+        sys.modules, "gpuplan.profiles.user_model.forms.hugging_face", raising=False
+    )
+    monkeypatch.delattr(forms, "hugging_face", raising=False)
     with pytest.raises(GpuplanError, match="needs the transformers package") as raised:
         load(tmp_path, SMALL["LlamaForCausalLM"])
     assert raised.value.fix == "pip install 'gpuplan[hf]'"

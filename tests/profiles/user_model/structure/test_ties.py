@@ -9,7 +9,7 @@ import torch
 from pipeline_models import Model, Tied, TiedByUse
 from torch.distributed.tensor.parallel import ColwiseParallel
 
-from gpuplan.profiles.user_model.ties import completed_plan, tied_blocks, tied_modules
+from gpuplan.profiles.user_model.structure.ties import completed_plan, tied_blocks, tied_modules
 
 NAMES = ("embedding.weight", "head.weight")
 

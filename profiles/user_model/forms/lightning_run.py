@@ -18,8 +18,8 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from ...catalog.errors import UserFileError
-from .checks import described
+from ....catalog.errors import UserFileError
+from ..checks import described
 from .lightning_hooks import not_run
 
 LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")

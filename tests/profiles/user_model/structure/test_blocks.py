@@ -3,7 +3,7 @@
 from torch import nn
 
 from gpuplan.profiles.trace.summary import linears_of
-from gpuplan.profiles.user_model.blocks import find_blocks
+from gpuplan.profiles.user_model.structure.blocks import find_blocks
 
 
 def block(width: int) -> nn.Module:

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import nn
 
-from ...catalog.errors import UserFileError
-from ...catalog.vocabulary import TensorPlan
-from .checks import described
-from .workload import Workload, optional_function
+from ....catalog.errors import UserFileError
+from ....catalog.vocabulary import TensorPlan
+from ..checks import described
+from ..workload import Workload, optional_function
 
 PLAN_FUNCTION = "tensor_parallel_plan"
 
