@@ -77,6 +77,11 @@ SPLIT_EXPERTS = "experts"
 """Dimension of a product whose experts are spread over ranks: those of all of them."""
 
 
+GATHERED_RANKS = "gathered from"
+"""Dimension of a product in 8 bits whose input, or gradient, ranks cast before they gather it: how
+many."""
+
+
 def is_expert_product(kernel: Kernel) -> bool:
     """Return whether a kernel is the grouped product of a mixture's experts.
 

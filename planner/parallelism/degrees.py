@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...catalog.vocabulary import Stack
 from ..plan.layout import Layout
+from ..software.fp8_operands import AS_COMPUTED, GatheredBytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +34,11 @@ class Split:
     """Whether sequence parallelism reduces the gradient of every norm's parameter by itself in each
     backward pass (torch), not all of them together once a step (Megatron)."""
 
+    gathered: GatheredBytes = AS_COMPUTED
+    """What is gathered for the products of blocks, where sequence parallelism gathers."""
+
     @classmethod
-    def of(cls, layout: Layout, stack: Stack) -> Split:
+    def of(cls, layout: Layout, stack: Stack, gathered: GatheredBytes = AS_COMPUTED) -> Split:
         """Return the split that a layout asks of a stack.
 
         torch's is the plan of its tutorial (intermediate/TP_tutorial): with sequence parallelism
@@ -53,4 +57,5 @@ class Split:
             keeps_gathered=of_torch and sequence_parallel,
             copies_logits=sequence_parallel and stack == "torch-eager",
             reduces_norms=of_torch and sequence_parallel,
+            gathered=gathered if sequence_parallel else AS_COMPUTED,
         )

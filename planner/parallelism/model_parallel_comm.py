@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ...catalog.vocabulary import Collective
 from ...profiles.profile import Affine, Kernel, Segment
+from ..software.fp8_operands import AS_COMPUTED
 from .column_row_parallel import ParallelStyles, is_dense_linear, is_expert_product
 from .degrees import Split
 
@@ -86,7 +87,7 @@ def _of_residual_stream(
             if leaves:
                 left.setdefault(key, kernel.bytes_written.per_sample)
             else:
-                width = 4 if kernel.dtype == "fp32" else 2
+                width = _gathered_width(kernel, segment, split)
                 size = width * kernel.dims["m"].per_sample * kernel.dims["k"].base
                 entered.setdefault(key, size)
     share = 1 / split.context
@@ -97,6 +98,15 @@ def _of_residual_stream(
     if split.sequence_parallel:
         return [*each("all_gather", entered), *each("reduce_scatter", left)]
     return each("all_reduce", left)
+
+
+def _gathered_width(kernel: Kernel, segment: Segment, split: Split) -> float:
+    """Return bytes an element of what a layer's product takes of other ranks."""
+    if kernel.dtype == "fp32":
+        return 4
+    if segment.block is None:  # Recipes keep the head in 16 bits.
+        return AS_COMPUTED.forward
+    return split.gathered.backward if segment.phase == "backward" else split.gathered.forward
 
 
 def _of_loss(segment: Segment, styles: ParallelStyles, split: Split) -> list[Exchange]:

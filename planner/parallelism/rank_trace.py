@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from ...profiles.profile import Affine, Kernel, Segment, StepTrace
 from ..plan.errors import UnsupportedError
 from .column_row_parallel import (
+    GATHERED_RANKS,
     SPLIT_EXPERTS,
     ParallelStyles,
     is_dense_linear,
@@ -257,7 +258,11 @@ def _linear(
     for name in ("m", "n", "k"):
         if kernel.dims[name].grows:
             factors[name] = 1 / split.context
-    return _product(kernel, factors)
+    part, shares = _product(kernel, factors)
+    if split.gathered.is_cast_before and (style == "column") != backward:
+        dims = {**part.dims, GATHERED_RANKS: Affine(split.tensor)}
+        part = part.model_copy(update={"dims": dims})
+    return part, shares
 
 
 def _square_axis(kernel: Kernel, style: str, backward: bool) -> str:

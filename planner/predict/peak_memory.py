@@ -24,7 +24,7 @@ from ..memory.stages.memory import checked_stages, stage_memories
 from ..memory.stages.sent import sent_bytes
 from ..offload.host_copies import state_on_device
 from ..parallelism.pipeline_stages import in_flight
-from ..parallelism.rank_trace import Split, SplitTrace
+from ..parallelism.rank_trace import SplitTrace
 from ..plan.setup import Setup
 from ..software.deepspeed_engine import (
     engine_bytes,
@@ -41,7 +41,7 @@ from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
 from .interval import safe_peak_bytes
 from .kept.model_cache import ModelCache
-from .setup import RECOMPUTE_MODES, recompute_policies, setup_residence, wire_bytes
+from .setup import RECOMPUTE_MODES, recompute_policies, setup_residence, split_of, wire_bytes
 from .warm_up import warm_up_bytes
 
 CERTAIN_SHARE = 0.6
@@ -285,8 +285,8 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
     """
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     residence = setup_residence(setup)
-    split, loss = Split.of(setup.layout, setup.stack), residence.loss
-    share = cache.steps.split_in(numerics, setup.recompute, split, fuses=residence.fuses)
+    split, loss = split_of(setup), residence.loss
+    share = cache.steps.split_in(numerics, setup.recompute, split, home=residence.at_home)
 
     def make() -> SplitTrace:
         return replace(share, trace=with_loss(share.trace, loss))

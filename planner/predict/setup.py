@@ -9,8 +9,10 @@ from ...profiles.passes.residence import Residence
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..constants import Constants
 from ..offload.host_copies import residence_of
+from ..parallelism.degrees import Split
 from ..plan.setup import Date, Setup
 from ..software.dispatch import UNFUSED_EXPERTS, routing_passes, waiting_launch_s
+from ..software.fp8_operands import gathered_bytes, kept_operands
 from ..software.kept_memory import (
     BUILT_IN_FP32,
     KEPT_LOGITS,
@@ -63,7 +65,22 @@ def setup_residence(setup: Setup) -> Residence:
         built_in_fp32=BUILT_IN_FP32 in setup.features,
         scripts_gelu=scripts_gelu(setup.stack, date),
         fuses=fuses_kernels(setup.stack, date, compiled=setup.compile),
+        operands=kept_operands(
+            setup.stack,
+            setup.precision,
+            setup.layout,
+            date,
+            setup.features,
+            compiled=setup.compile,
+            recompute=setup.recompute,
+        ),
     )
+
+
+def split_of(setup: Setup) -> Split:
+    """Return how the layout of a setup divides a step."""
+    gathered = gathered_bytes(setup.stack, setup.precision, setup.features)
+    return Split.of(setup.layout, setup.stack, gathered)
 
 
 def stack_facts(setup: Setup, constants: Constants) -> StackFacts:

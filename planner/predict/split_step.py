@@ -16,7 +16,7 @@ from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..offload.host_copies import host_work
-from ..parallelism.rank_trace import Split, SplitTrace
+from ..parallelism.rank_trace import SplitTrace
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..software.dispatch import dispatch_of
@@ -35,7 +35,7 @@ from ..step.model_parallel_step import (
 from ..step.pipeline_bubble import covering_passes
 from ..step.pipeline_sends import send_s
 from .kept.model_cache import ModelCache
-from .setup import accumulation_bytes, recompute_policies, stack_facts
+from .setup import accumulation_bytes, recompute_policies, split_of, stack_facts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,7 +192,7 @@ def _times(
     micro_batches: np.ndarray,
 ) -> list[SegmentTimes]:
     """Return the kernels of a rank's share; machines that differ in their links have the same."""
-    split, sizes = Split.of(setup.layout, setup.stack), tuple(micro_batches.tolist())
+    split, sizes = split_of(setup), tuple(micro_batches.tolist())
     stack = stack_facts(setup, cache.constants)
     software = (setup.stack, setup.compile, setup.autocast, setup.software_date, setup.features)
     choice = (accelerator.name, cache.curve_choice, id(cache.constants), setup.precision)
@@ -219,7 +219,7 @@ def split_shares(
     """
     stack = stack_facts(setup, cache.constants)
     numerics = cache.numerics(setup.precision, autocast=stack.autocast)
-    split = Split.of(setup.layout, setup.stack)
+    split = split_of(setup)
     return tuple(
         cache.steps.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
         for policy in traced

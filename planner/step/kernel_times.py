@@ -15,6 +15,7 @@ from ...profiles.curves.odd_widths import OddWidths
 from ...profiles.profile import Affine, Kernel, KernelKind
 from ..constants import Constants
 from ..growth import grown
+from ..parallelism.column_row_parallel import GATHERED_RANKS
 from .odd_widths import odd_widths_of
 
 Array = np.ndarray
@@ -88,7 +89,7 @@ class KernelTable:
             if kind == "gemm":
                 seconds[rows] = self._gemm_s(rows, curves, dtype, odd_widths)
                 if dtype == "fp8" and cast_bytes:
-                    moved = cast_bytes * self._cast_elements(rows)
+                    moved = self._cast_bytes(rows, cast_bytes)
                     seconds[rows] += np.where(moved, curves.memory_bound_s(moved, kind="copy"), 0)
             elif kind in MATMUL_KINDS:
                 one = {
@@ -225,6 +226,19 @@ class KernelTable:
         makes = np.array([[self._kernels[row].dims["m"].grows] for row in rows])
         elements = dims["batch"] * dims["k"] * (dims["m"] + dims["n"] / 2)
         return makes * elements
+
+    def _cast_bytes(self, rows: list[int], cast_bytes: float) -> Array:
+        """Return [K, B] bytes that casting moves.
+
+        Ranks that cast before they gather do so with their own part of the rows; the copy in the
+        other order, a byte an element, is made of what was gathered.
+        """
+        one = Affine(1)
+        ranks = np.array([[self._kernels[row].dims.get(GATHERED_RANKS, one).base] for row in rows])
+        dims = self._dims_of(rows)
+        makes = np.array([[self._kernels[row].dims["m"].grows] for row in rows])
+        elsewhere = (1 - 1 / ranks) * makes * dims["batch"] * dims["k"] * dims["m"]
+        return cast_bytes * self._cast_elements(rows) - max(cast_bytes - 1, 0.0) * elsewhere
 
     def row_bytes(self, rows: list[int]) -> Array:
         """Return [K, B] bytes of the 16-bit rows that go in and out of products, weights apart."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..profile import CATEGORIES, KERNEL_KINDS, StepTrace
+from .fp8_operands import is_in_8_bits
 from .storages import Storage, grows, kernel_ticks, storages_of, with_storages
 
 _ACTIVATIONS = CATEGORIES.index("activations")
@@ -29,19 +30,26 @@ _FUSED = frozenset(
 )
 
 
-def with_fused_kernels(step: StepTrace) -> StepTrace:
+def with_fused_kernels(step: StepTrace, *, casts_again: bool = False) -> StepTrace:
     """Return the step with only what fused kernels keep between a block's forward and backward.
 
     Args:
         step: the step without recompute; traces without producers stay as they are.
+        casts_again: whether the inputs of layers are cast to 8 bits in fused kernels, so that they
+            can be made again in the backward pass.
     """
     if not step.memory.producer or not step.forward_of:
         return step
     rows = storages_of(step.memory)
-    kinds = {tick: KERNEL_KINDS.index(kernel.kind) for tick, kernel in kernel_ticks(step)}
+    products = {
+        tick
+        for tick, kernel in kernel_ticks(step)
+        if KERNEL_KINDS.index(kernel.kind) in _PRODUCTS
+        and not (casts_again and is_in_8_bits(kernel))
+    }
     gone: set[int] = set()
     for block in _blocks(step):
-        gone |= _fuse(block, rows, kinds)
+        gone |= _fuse(block, rows, products)
     return with_storages(step, [row for number, row in enumerate(rows) if number not in gone])
 
 
@@ -66,7 +74,7 @@ def _blocks(step: StepTrace) -> list[_Block]:
     return found
 
 
-def _fuse(block: _Block, rows: list[Storage], kinds: dict[int, int]) -> set[int]:
+def _fuse(block: _Block, rows: list[Storage], products: set[int]) -> set[int]:
     """Return the numbers of one block's rows that go; what enters it lives as long as they did."""
     own = [number for number, row in enumerate(rows) if row["instance"] == block.forward]
     born: dict[int, list[int]] = {}
@@ -75,7 +83,7 @@ def _fuse(block: _Block, rows: list[Storage], kinds: dict[int, int]) -> set[int]
     gone = {
         number
         for number in own
-        if _is_made_again(rows[number], block, kinds)
+        if _is_made_again(rows[number], block, products)
         # Not a mask, which stands beside the larger result that it was drawn for.
         and rows[number]["bytes_per_sample"]
         == max(rows[other]["bytes_per_sample"] for other in born[rows[number]["birth_tick"]])
@@ -104,12 +112,15 @@ def _first_kept(
     What they are made of is no longer there; they stand for it.
     """
     used = rows[number]["death_tick"]
-    results = [
-        other
-        for tick in (used - 1, used)
-        for other in born.get(tick, ())
-        if other > number and rows[other]["birth_tick"] > rows[number]["birth_tick"]
-    ]
+    # Let go of when the operation that used it last ends; the next one does not see it.
+    results = next(
+        (
+            found
+            for tick in (used - 1, used)
+            if (found := [other for other in born.get(tick, ()) if _is_later(other, number, rows)])
+        ),
+        [],
+    )
     found = {other for other in results if other in gone}
     if found:
         return found
@@ -119,7 +130,11 @@ def _first_kept(
     return {one for other in loose for one in _first_kept(other, rows, born, gone, block)}
 
 
-def _is_made_again(row: Storage, block: _Block, kinds: dict[int, int]) -> bool:
+def _is_later(other: int, number: int, rows: list[Storage]) -> bool:
+    return other > number and rows[other]["birth_tick"] > rows[number]["birth_tick"]
+
+
+def _is_made_again(row: Storage, block: _Block, products: set[int]) -> bool:
     """Return whether a fused kernel of the backward pass computes this again."""
     return (
         row["category"] == _ACTIVATIONS
@@ -128,5 +143,5 @@ def _is_made_again(row: Storage, block: _Block, kinds: dict[int, int]) -> bool:
         and row["entered"] < 0
         and row["outside_tick"] < 0
         and row["inside_tick"] >= block.end_tick
-        and kinds.get(row["inside_tick"]) not in _PRODUCTS
+        and row["inside_tick"] not in products
     )

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..profile import CATEGORIES, Affine, StepTrace
+from .fp8_operands import KeptOperands
 from .loss import Loss, with_loss
 from .storages import Storage, grows, storages_of, with_storages
 from .torchscript_gelu import with_scripted_gelu
@@ -58,6 +59,13 @@ class Residence:
     fuses: bool = False
     """Whether kernels of blocks are fused, so that less is kept (`with_fused_kernels`). It is so
     before recompute, and so not `resident`'s."""
+    operands: KeptOperands = "16 bits"
+    """How blocks keep what 8-bit products multiply (`with_kept_operands`); before recompute too."""
+
+    @property
+    def at_home(self) -> Residence:
+        """What of it comes before recompute, all of it being on the device."""
+        return replace(ON_DEVICE, fuses=self.fuses, operands=self.operands)
 
 
 ON_DEVICE = Residence()
@@ -70,8 +78,8 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
         step: the step, recompute included.
         residence: what leaves the device.
     """
-    unseen = {"fuses": False, "keeps_gradients": False, "built_in_fp32": False}
-    if replace(residence, **unseen) == ON_DEVICE:
+    unseen = {"keeps_gradients": False, "built_in_fp32": False}
+    if replace(residence, **unseen) == residence.at_home:
         return step
     step = with_loss(step, residence.loss, keeps_logits=residence.keeps_logits)
     if residence.scripts_gelu:

@@ -344,8 +344,19 @@ one device. Four groups above 15 % make 1.6 of the 8.7 points. What they and oth
 - dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 52 % too fast) makes 6 of 15 points;
   Grok-1 there is 15 to 19 % too slow under the same software.
 - Pax: each model on each device is within 6 % of a level of its own, all together within 17.
-- Torch in fp8 with tensor ranks is 8 to 17 % slower, beside bf16 in the same layout, than
-  torchtitan measured (8B on 64, 70B on 256 H100). torchao casts what a rank holds before it is
-  gathered, and gathers a byte an element; here every rank casts the whole, and two bytes are
-  gathered. Expected: those steps a tenth faster. Not built: torchtitan alone has such runs.
+- What sequence parallelism gathers for products in fp8 is cast before, on each rank's own tokens,
+  and takes a byte an element, under torchao (one scale a tensor) and Transformer Engine alike
+  (`planner/software/fp8_operands.py`); until 2026-11-28 every rank cast the whole, and two bytes
+  were gathered. Expected: a tenth less of such steps under torch, 1 to 3 % under Megatron. It is 11
+  to 16 % of torchtitan's and 1 to 4 % of Megatron's: its 70B in fp8 was 14 % too slow and is 3 %
+  off, its 8B in fp8 is as much too fast as that in bf16 and 8 points more. Two constants had made
+  up for it, casts of 1.9 bytes an element and .45 of Megatron's tensor traffic exposed: with both
+  at their priors (3 and .5) the mean went from 7.7 to 7.7 within folds, from 8.35 to 8.34 without
+  the source, and from 10.4 to 9.7 without the device, over the 22 groups that it touches.
+- Tried with it and left out: the output head in 16 bits, as torchtitan, Megatron and MaxText leave
+  it. Models of 8B come out right (-5 to -1 %), 70B in 8 stages of few layers 5 to 7 % too slow, for
+  its last stage has 2.2 layers more: recipes put its weight's gradient off into the end of the
+  pipeline (`defer_embedding_wgrad_compute`), which is not modelled.
+- torch gathers and scatters along the tokens of a batch by cutting and joining copies
+  (_functional_collectives.py, `gather_dim` not 0), which is not counted: a tenth of the 8B's step.
 """

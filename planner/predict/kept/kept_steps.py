@@ -10,6 +10,7 @@ import numpy as np
 from ....catalog.errors import UsageError
 from ....catalog.vocabulary import Precision, Recompute, Stack
 from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS, FSDP_CASTS
+from ....profiles.passes.fp8_operands import with_kept_operands
 from ....profiles.passes.fused_kernels import with_fused_kernels
 from ....profiles.passes.recompute import recomputed
 from ....profiles.passes.residence import ON_DEVICE, Residence, resident
@@ -151,9 +152,9 @@ class KeptSteps:
         """
         traces = self._traces
         key = (numerics, recompute, early_stop, residence)
-        at_home = replace(ON_DEVICE, fuses=residence.fuses)
-        if key not in traces and residence != at_home:
-            whole = self.trace_in(numerics, recompute, early_stop=early_stop, residence=at_home)
+        home = residence.at_home
+        if key not in traces and residence != home:
+            whole = self.trace_in(numerics, recompute, early_stop=early_stop, residence=home)
             found = resident(whole, residence)
             traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
         if key not in traces:
@@ -161,7 +162,10 @@ class KeptSteps:
                 plain = self.profile.step(numerics)
             except KeyError:
                 raise self.untraced(numerics) from None
-            plain = with_fused_kernels(plain) if residence.fuses else plain
+            if residence.fuses:
+                again = residence.operands == "made again"
+                plain = with_fused_kernels(plain, casts_again=again)
+            plain = with_kept_operands(plain, residence.operands)
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return traces[key]
 
@@ -239,7 +243,7 @@ class KeptSteps:
         split: Split,
         *,
         early_stop: bool = True,
-        fuses: bool = False,
+        home: Residence = ON_DEVICE,
     ) -> SplitTrace:
         """Return one rank's share of the step in these numerics under this policy.
 
@@ -248,14 +252,13 @@ class KeptSteps:
             recompute: policy.
             split: how ranks divide it.
             early_stop: whether a block runs again only up to its last saved tensor.
-            fuses: whether less is kept for the backward pass (`with_fused_kernels`).
+            home: what is kept for the backward pass (`Residence.at_home`).
 
         Raises:
             UnsupportedError: the model cannot be split that way.
         """
-        key = (numerics, recompute, split, early_stop, fuses)
+        key = (numerics, recompute, split, early_stop, home)
         if key not in self._splits:
-            home = replace(ON_DEVICE, fuses=fuses)
             trace = self.trace_in(numerics, recompute, early_stop=early_stop, residence=home)
             self._splits[key] = split_trace(trace, split)
         return self._splits[key]

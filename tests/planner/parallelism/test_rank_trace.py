@@ -19,7 +19,7 @@ from whole_blocks import (
 )
 
 from gpuplan.planner.hardware.collectives import Group
-from gpuplan.planner.parallelism.column_row_parallel import parallel_styles
+from gpuplan.planner.parallelism.column_row_parallel import GATHERED_RANKS, parallel_styles
 from gpuplan.planner.parallelism.pipeline_chunks import chunk_sizes
 from gpuplan.planner.parallelism.pipeline_stages import (
     in_flight,
@@ -29,6 +29,7 @@ from gpuplan.planner.parallelism.pipeline_stages import (
 from gpuplan.planner.parallelism.rank_trace import Split, split_trace
 from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.software.fp8_operands import gathered_bytes
 from gpuplan.planner.step.expert_exchange import distinct_share
 from gpuplan.profiles.profile import Affine, Kernel, Profile, StepTrace
 
@@ -123,6 +124,28 @@ def test_sequence_parallelism_gathers_and_scatters_instead(toy: Profile) -> None
     kinds = sorted(e.kind for e in share.exchanges[index])
     assert kinds == ["all_gather", "all_gather", "reduce_scatter", "reduce_scatter"]
     assert {e.total_bytes.per_sample for e in share.exchanges[index]} == {ACTIVATION_BYTES}
+
+
+@pytest.mark.parametrize(("phase", "bytes_each"), [("forward", 1), ("backward", 2)])
+def test_what_is_gathered_for_8_bit_products_is_smaller(
+    toy: Profile, phase: str, bytes_each: int
+) -> None:
+    """Transformer Engine gathers two copies of a gradient in MXFP8, and one of an input."""
+    gathered = gathered_bytes("megatron", "fp8", frozenset({"mxfp8"}))
+    split = Split(tensor=4, sequence_parallel=True, splits_vocabulary=True, gathered=gathered)
+    share = split_trace(trace_of(toy), split)
+    segment, index = segment_of(share, phase, "layers")
+    sizes = {kind: set[float]() for kind in ("all_gather", "reduce_scatter")}
+    for one in share.exchanges[index]:
+        sizes[one.kind].add(one.total_bytes.per_sample)
+    assert sizes["all_gather"] == {bytes_each * SEQ * HIDDEN}
+    assert sizes["reduce_scatter"] == {ACTIVATION_BYTES}
+    # Inputs of columns forward, gradients of rows backward are cast on each rank's own tokens.
+    marked = {k.module for k in segment.kernels if GATHERED_RANKS in k.dims}
+    assert marked == ({"b.qkv", "b.up"} if phase == "forward" else {"b.out", "b.down"})
+    _, root = segment_of(share, "forward", None)
+    heads = [e for e in share.exchanges[root] if e.kind == "all_gather"]
+    assert heads and all(e.total_bytes.per_sample == ACTIVATION_BYTES for e in heads)
 
 
 def test_a_plan_of_separate_layers_reduces_for_each(toy: Profile) -> None:

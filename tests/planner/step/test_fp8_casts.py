@@ -5,6 +5,7 @@ import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision
+from gpuplan.planner.parallelism.column_row_parallel import GATHERED_RANKS
 from gpuplan.planner.step.kernel_times import KernelTable
 from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.profile import Affine, Kernel
@@ -56,3 +57,12 @@ def test_casts_grow_with_the_batch_and_are_only_for_linear_layers_in_fp8():
     assert cast_s(FORWARD, precision="bf16-amp") == 0
     unlinear = product(TOKENS_OF, WIDE, Affine(NARROW, 0), linear=False)
     assert cast_s(unlinear) == 0
+
+
+def test_ranks_that_cast_before_they_gather_cast_their_own_part():
+    gathered = FORWARD.model_copy(update={"dims": {**FORWARD.dims, GATHERED_RANKS: Affine(8)}})
+    whole, weight = TOKENS * NARROW, WIDE * NARROW / 2
+    # The copy in the other order, one byte of the six, is made of all rows.
+    moved = 6 * weight + (5 / 8 + 1) * whole
+    expected = float(CURVES.memory_bound_s(moved, kind="copy"))
+    assert cast_s(gathered) == pytest.approx(expected)

@@ -12,6 +12,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 
 from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.passes.fp8_operands import with_kept_operands
 from gpuplan.profiles.passes.fused_kernels import with_fused_kernels
 from gpuplan.profiles.passes.recompute import recomputed
 from gpuplan.profiles.profile import Profile, StepTrace
@@ -87,6 +88,56 @@ class Attending(nn.Module):
 BLOCKS = (Gated, Dropped, Attending)
 SAVINGS = {Gated: 0.3, Dropped: 0.5, Attending: 0.0}
 """Least part of what op-by-op execution keeps that fused kernels do not."""
+
+
+@torch._dynamo.allow_in_graph
+class InEightBits(torch.autograd.Function):
+    """A layer's product as torchao's float8 training runs it: both operands cast in every pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return multiplied(x.reshape(-1, x.shape[-1]), weight.t()).unflatten(0, x.shape[:-1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        gradient = gradients[0].reshape(-1, weight.shape[0])
+        of_input = multiplied(gradient, weight).unflatten(0, x.shape[:-1])
+        return of_input, multiplied(gradient.t(), x.reshape(-1, x.shape[-1]))
+
+
+def multiplied(a: Tensor, b: Tensor) -> Tensor:
+    """Return the product of both in 8 bits, each with one scale: rows by columns, as on Hopper."""
+    (left, left_scale), (right, right_scale) = cast(a), cast(b)
+    columns = right.t().contiguous().t()
+    return torch.ops.aten._scaled_mm.default(
+        left.contiguous(),
+        columns,
+        scale_a=left_scale,
+        scale_b=right_scale,
+        out_dtype=torch.bfloat16,
+    )
+
+
+def cast(x: Tensor) -> tuple[Tensor, Tensor]:
+    scale = 448.0 / x.abs().max().double().clamp(min=1e-12)
+    return (x.float() * scale.float()).clamp(-448, 448).to(torch.float8_e4m3fn), (1 / scale).float()
+
+
+class Layer(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        return InEightBits.apply(input, self.weight)
+
+
+def in_8_bits(block: nn.Module) -> nn.Module:
+    """Return a block with its linear layers in 8 bits."""
+    for module in block.modules():
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):
+                layer = Layer(child.in_features, child.out_features, bias=False)
+                setattr(module, name, layer)
+    return block
 
 
 class Stack(nn.Module):
@@ -180,6 +231,19 @@ def test_it_keeps_what_the_partitioner_keeps(block: Callable[[], nn.Module]) -> 
     expected = partitioned_bytes(block().to(torch.bfloat16)) - own_input
     assert fused == pytest.approx(expected, rel=0.03)
     assert fused <= (1 - SAVINGS[block]) * kept_bytes(step)
+
+
+@pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
+@pytest.mark.parametrize("block", (Gated, Attending))
+def test_operands_in_8_bits_are_made_again(block: Callable[[], nn.Module]) -> None:
+    torch._dynamo.reset()
+    step = traced(block).step("pure16")
+    plain, cast_again = with_fused_kernels(step), with_fused_kernels(step, casts_again=True)
+    fused = kept_bytes(with_kept_operands(cast_again, "made again"))
+    own_input = LENGTH * WIDTH * 2
+    expected = partitioned_bytes(in_8_bits(block()).to(torch.bfloat16)) - own_input
+    assert fused == pytest.approx(expected, rel=0.03)
+    assert fused < kept_bytes(plain)
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -48,6 +48,7 @@ KINDS: dict[str, Setup] = {
         "fp16": {"precision": "fp16-amp"},
         "bf16": {"precision": "bf16"},
         "fp8": {"precision": "fp8"},
+        "fp8 compiled": {"precision": "fp8", "stack": "torch-compile"},
         "compile": {"precision": "bf16-amp", "compile": True},
         "compiled file": {"precision": "bf16-amp", "stack": "torch-compile"},
         "megatron": {"precision": "bf16-amp", "stack": "megatron"},
