@@ -14,8 +14,8 @@ REFERENCE_ACCELERATOR = "H100-80GB-SXM"
 """Whose kernel curves put the kernels of a step in order: it was measured in every precision."""
 
 if TYPE_CHECKING:
-    from ...profiles.analysis.caching_allocator import MemoryReplay
     from ...profiles.analysis.costliest_kernels import KernelCost
+    from ...profiles.analysis.replay import MemoryReplay
     from ...profiles.profile import Phase, StepTrace
     from ...profiles.user_model.spec import ModelSpec
 
@@ -65,13 +65,13 @@ def step_summary(
     Raises:
         UsageError: The Profile holds no trace for that precision.
     """
-    from ...profiles.analysis.caching_allocator import replay
     from ...profiles.analysis.costliest_kernels import (
         costliest_kernels,
         phase_at,
         step_device_s,
         step_flops,
     )
+    from ...profiles.analysis.replay import replay
     from ...profiles.passes.recompute import recomputed
     from ..answers import own_precision
     from .config_facts import config_frozen

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from ...api.models.step import StepSummary
 from ...catalog.text.quantity import format_bytes, format_count, format_part, format_seconds
-from ...profiles.analysis.caching_allocator import MemoryReplay
 from ...profiles.analysis.costliest_kernels import KernelCost
+from ...profiles.analysis.replay import MemoryReplay
 from ...profiles.profile import CATEGORIES, BlockGroup, Profile
 from .text.columns import Align, aligned, column_widths, total_width
 from .text.notes import joined_notes

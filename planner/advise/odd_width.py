@@ -17,8 +17,8 @@ def widths_to_pad(setup: Setup, profile: Profile) -> list[int]:
     A compiler pads by itself; where the model is split its parts have widths of their own, and
     elements of 4 bytes have no slow widths.
     """
-    is_slow = odd_widths(setup.stack) == "kept" and setup.layout.is_data_parallel_only
-    if not is_slow or setup.precision in ("fp32", "tf32"):
+    is_slow = odd_widths(setup.stack) == "kept" and not setup.compile
+    if not (is_slow and setup.layout.is_data_parallel_only) or setup.precision in ("fp32", "tf32"):
         return []
     found = odd_widths_of(
         kernel

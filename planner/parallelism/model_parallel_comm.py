@@ -105,8 +105,9 @@ def _gathered_width(kernel: Kernel, segment: Segment, split: Split) -> float:
     if kernel.dtype == "fp32":
         return 4
     if segment.block is None:  # Recipes keep the head in 16 bits.
-        return AS_COMPUTED.forward
-    return split.gathered.backward if segment.phase == "backward" else split.gathered.forward
+        return AS_COMPUTED.forward_bytes
+    gathered = split.gathered
+    return gathered.backward_bytes if segment.phase == "backward" else gathered.forward_bytes
 
 
 def _of_loss(segment: Segment, styles: ParallelStyles, split: Split) -> list[Exchange]:

@@ -27,23 +27,23 @@ a copy in 8 bits beside it; with Transformer Engine 2.6 and every recipe but del
 class GatheredBytes:
     """Bytes an element of what sequence parallelism gathers for products of blocks."""
 
-    forward: float = 2
+    forward_bytes: float = 2
     """Inputs of column layers."""
-    backward: float = 2
+    backward_bytes: float = 2
     """Gradients of what row layers gave."""
 
     @property
     def is_cast_before(self) -> bool:
         """Whether ranks cast their own part, not what they gathered."""
-        return self.forward < AS_COMPUTED.forward
+        return self.forward_bytes < AS_COMPUTED.forward_bytes
 
 
 AS_COMPUTED = GatheredBytes()
-CAST_BY_TENSOR = GatheredBytes(forward=1, backward=1)
-CAST_BY_BLOCK = GatheredBytes(forward=1, backward=2)
+CAST_BY_TENSOR = GatheredBytes(forward_bytes=1, backward_bytes=1)
+CAST_BY_BLOCK = GatheredBytes(forward_bytes=1, backward_bytes=2)
 """Scales of a block of 32 follow its direction: the weight's gradient takes another copy of the
 output's gradient than the input's does, and both are gathered (`_all_gather_mxfp8`)."""
-CAST_TO_4_BITS = GatheredBytes(forward=0.5, backward=1)
+CAST_TO_4_BITS = GatheredBytes(forward_bytes=0.5, backward_bytes=1)
 """`_all_gather_nvfp4`."""
 
 

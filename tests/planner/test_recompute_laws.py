@@ -96,7 +96,7 @@ def test_adapters_hold_less_than_full_training() -> None:
 @pytest.mark.slow
 def test_the_envelope_is_the_replayed_peak(cache: ModelCache) -> None:
     from gpuplan.planner.memory.rank_memory import rank_memory
-    from gpuplan.profiles.analysis.caching_allocator import replay
+    from gpuplan.profiles.analysis.replay import replay
 
     sizes = np.array([2, 5, 16])
     for policy in POLICIES:

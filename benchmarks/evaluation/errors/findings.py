@@ -328,7 +328,7 @@ the mean is 8.9 % with it and without, without the source 9.6 with both, without
 CARRIERS = """\
 So 7.5 % within folds, which is wanted, is out of reach of constants that move a level, even of one
 for every device of every source: what is left is how models and layouts differ within one source on
-one device. Four groups above 15 % make 1.6 of the 8.7 points. What they and others show:
+one device. Four groups above 15 % make 2.2 of the 8.6 points. What they and others show:
 
 - Mixtures of experts of Megatron-Bridge and of its H100 releases. The tables leave out what decides
   the step and what its recipes change from release to release (scripts/performance/configs). How

@@ -11,7 +11,8 @@ import numpy as np
 
 from ....catalog.types import Accelerator
 from ....catalog.vocabulary import FrozenPrecision, Precision, Recompute
-from ....profiles.analysis.caching_allocator import MemoryReplay, PoolExhaustedError, replay
+from ....profiles.analysis.caching_allocator import PoolExhaustedError
+from ....profiles.analysis.replay import MemoryReplay, replay
 from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ....profiles.curves.device_curves import DeviceCurves, curves_for
 from ....profiles.passes.residence import ON_DEVICE, Residence

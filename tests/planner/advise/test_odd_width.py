@@ -73,6 +73,6 @@ def test_it_is_ranked_by_what_it_saves_with_the_lines_to_change(odd: Profile) ->
 @pytest.mark.slow
 def test_nothing_is_padded_where_nothing_is_slow(odd: Profile, today: Setting) -> None:
     assert widths_to_pad(today.setup, odd) == [ODD]
-    for changes in ({"precision": "tf32"}, {"stack": "torch-compile", "compile": True}):
+    for changes in ({"precision": "tf32"}, {"stack": "torch-compile"}, {"compile": True}):
         assert widths_to_pad(with_setup(today, **changes), odd) == []
     assert widths_to_pad(today.setup, traced(1001)) == [], "1,024 is 2.3 % more work"

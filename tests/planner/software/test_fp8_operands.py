@@ -20,10 +20,10 @@ from gpuplan.planner.software.fp8_operands import gathered_bytes, kept_operands
 )
 def test_what_is_gathered_follows_the_recipe(stack, features, expected):
     found = gathered_bytes(stack, "fp8", frozenset(features))
-    assert (found.forward, found.backward) == expected
+    assert (found.forward_bytes, found.backward_bytes) == expected
     assert found.is_cast_before == (expected != (2, 2))
     in_16_bits = gathered_bytes(stack, "bf16-amp", frozenset(features))
-    assert (in_16_bits.forward, in_16_bits.backward) == (2, 2)
+    assert (in_16_bits.forward_bytes, in_16_bits.backward_bytes) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.fp8_operands import with_kept_operands
 from gpuplan.profiles.passes.fused_kernels import with_fused_kernels
 from gpuplan.profiles.passes.recompute import recomputed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.fused_optimizer import can_be_fused, with_fused_optimizer
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.trace.trace import trace_workload

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.loss import Loss, with_loss
 from gpuplan.profiles.passes.torchscript_gelu import with_scripted_gelu
 from gpuplan.profiles.profile import CATEGORIES, Affine, Kernel, MemoryStream, Segment, StepTrace

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.optimizer_rules import multi_tensor_launches
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile

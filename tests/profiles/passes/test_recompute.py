@@ -15,7 +15,7 @@ from torch.utils.checkpoint import (
 )
 
 from gpuplan.catalog.units import MIB
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.recompute import recomputed
 from gpuplan.profiles.profile import Profile, StepTrace
 from gpuplan.profiles.trace.trace import trace_workload

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.residence import (
     LOSS_CHUNKS,
     ON_DEVICE,

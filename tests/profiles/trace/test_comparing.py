@@ -19,7 +19,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.memory.plateaus import envelope
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search import search
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.recompute import recomputed
 from gpuplan.profiles.profile import Affine, Profile
 from gpuplan.profiles.trace import trace

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from gpuplan.catalog.errors import UsageError, UserFileError
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.trace.trace import trace_workload

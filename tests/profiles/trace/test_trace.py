@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from traced_mlp import WIDTH, Mlp, kernels, workload
 
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.profile import CATEGORIES, Affine, Profile, StepTrace
 from gpuplan.profiles.trace.trace import trace_workload
 from gpuplan.profiles.user_model.workload import Workload

@@ -33,7 +33,7 @@ from gpuplan.planner.search.layouts.some_layers import (
 )
 from gpuplan.planner.search.layouts.tried_layouts import tried_layouts
 from gpuplan.planner.search.search_space import space_of
-from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.recompute import recomputed
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.trace.trace import trace_workload
