@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from types import MappingProxyType
 
 from ..errors import UsageError, did_you_mean
 from .tree import Branch, Items, Leaf, Tree
@@ -33,6 +35,41 @@ class Fields:
     def line_of(self, name: str) -> int:
         """Return the line on which a value stands, or that of the map if it is not there."""
         return self._children[name].line if name in self._children else self.line
+
+    def expect(
+        self,
+        required: Sequence[str],
+        known: Sequence[str],
+        *,
+        also_called: Mapping[str, str] = MappingProxyType({}),
+        example: str | None = None,
+    ) -> None:
+        """Raise one error that names every field that is unknown and every one that is missing.
+
+        Args:
+            required: names that must have a value.
+            known: all names that may be there.
+            also_called: what people write for a known name → that name.
+            example: the least that does, for the error.
+        """
+        unknown = [name for name in self._children if name not in known]
+        missing = [name for name in required if not self.has(name)]
+        if not (unknown or missing):
+            return
+        told = []
+        if unknown:
+            told.append(f"has no field {_or([repr(name) for name in unknown])}")
+        if missing:
+            told.append(f"lacks {_and(missing)}")
+        meant = [_meant(name, known, also_called) for name in unknown]
+        fixes = []
+        if missing:
+            fixes.append(f"Add {_and(missing)}." if example is None else f"Write it like {example}")
+        if not all(meant):
+            fixes.append(f"Known fields: {', '.join(known)}.")
+        line = self.line_of(unknown[0]) if unknown else self.line
+        message = f"{self.what} {', and '.join(told)}.{''.join(meant)}"
+        raise self.error(message, line=line, fix=" ".join(fixes) or None)
 
     def has(self, name: str) -> bool:
         """Return whether the file gives a value under this name."""
@@ -148,3 +185,17 @@ class Fields:
                     line=child.line,
                     fix=f"Known fields: {', '.join(dict.fromkeys(self._known))}.",
                 )
+
+
+def _meant(given: str, known: Sequence[str], also_called: Mapping[str, str]) -> str:
+    """Return the known name that people write otherwise, or those that are close, as a sentence."""
+    usual = also_called.get(given.casefold())
+    return f" For {given!r} write {usual}." if usual else did_you_mean(given, known)
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])

@@ -25,6 +25,34 @@ if TYPE_CHECKING:
 DEFAULT_PROVIDER = "user"
 DEFAULT_REGION = "local"
 CENT = Decimal("0.0001")
+NODE = ("accelerator", "accelerators_per_node")
+"""What an offer must say where the catalogue does not know its instance type."""
+FIELDS = (
+    *("provider", "region", "country", "instance", *NODE),
+    *("usd_per_hour", "spot_usd_per_hour", "owned", "price_date", "nodes"),
+    *("intra_link", "inter_link", "link_domain_accelerators"),
+    *("vcpus", "memory_gib", "local_nvme_gb", "source", "note"),
+)
+ALSO_CALLED = {
+    **dict.fromkeys(("instance_type", "type", "machine", "name"), "instance"),
+    **dict.fromkeys(("gpu", "gpu_type", "device", "gpu_name"), "accelerator"),
+    **dict.fromkeys(
+        ("accelerators", "gpus", "count", "gpu_count", "gpus_per_node", "num_gpus"),
+        "accelerators_per_node",
+    ),
+    **dict.fromkeys(("price", "usd", "cost", "price_per_hour", "hourly", "$/h"), "usd_per_hour"),
+    **dict.fromkeys(("spot", "spot_price"), "spot_usd_per_hour"),
+    **dict.fromkeys(("cloud", "vendor"), "provider"),
+    **dict.fromkeys(("memory", "ram", "ram_gb", "memory_gb"), "memory_gib"),
+    **dict.fromkeys(("cpus", "cores"), "vcpus"),
+}
+EXAMPLE = "- {instance: node-8, accelerator: H100, accelerators_per_node: 8, usd_per_hour: 20.00}"
+CSV_EXAMPLE = "the columns instance,accelerator,accelerators_per_node,usd_per_hour"
+OWNED = ("capex_usd", "lifetime_years", "power_w", "usd_per_kwh", "pue", "utilisation")
+OWNED_FIELDS = (
+    *OWNED,
+    *("residual_usd", "idle_power_w", "hosting_usd_per_month", "staff_usd_per_month"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +76,7 @@ def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
     Raises:
         UsageError: The file is unreadable, malformed, hostile, or a value is wrong; with its line.
     """
-    top = Fields(path, read_tree(path), what="the file")
+    top = Fields(path, read_tree(path, bare_list="offers"), what="the file")
     accelerators = {row.name: row for row in map(_accelerator, top.parts("accelerators"))}
     for part, name in zip(top.parts("accelerators"), accelerators, strict=False):
         if name in catalogue.accelerators:
@@ -92,6 +120,10 @@ class _Entry:
 
     def __init__(self, part: Fields, catalogue: Catalogue, own: dict[str, Accelerator]) -> None:
         self.part = part
+        known = catalogue.instances.get((part.text("provider") or "", part.text("instance") or ""))
+        needed = ("instance", *(() if known else NODE))
+        example = CSV_EXAMPLE if part.path.suffix.lower() == ".csv" else EXAMPLE
+        part.expect(needed, FIELDS, also_called=ALSO_CALLED, example=f"{example}.")
         self.provider = part.text("provider") or DEFAULT_PROVIDER
         self.place = part.text("region") or DEFAULT_REGION
         self.instance_type = part.required_text("instance")
@@ -102,7 +134,6 @@ class _Entry:
         self.instance = self._instance(catalogue, own, listed)
         self.offer = self._offer(catalogue)
         self.region = self._region()
-        part.refuse_unknown()
 
     def _instance(
         self, catalogue: Catalogue, own: dict[str, Accelerator], listed: Instance | None
@@ -232,6 +263,7 @@ class _Entry:
 def _ownership(part: Fields | None) -> Ownership | None:
     if part is None:
         return None
+    part.expect(OWNED, OWNED_FIELDS)
     owned = Ownership(
         capex_usd=part.required_number("capex_usd", above=0),
         lifetime_years=_needed(part, "lifetime_years", above=0, most=50),
@@ -244,7 +276,6 @@ def _ownership(part: Fields | None) -> Ownership | None:
         hosting_usd_per_month=part.number("hosting_usd_per_month", least=0) or Decimal(0),
         staff_usd_per_month=part.number("staff_usd_per_month", least=0) or Decimal(0),
     )
-    part.refuse_unknown()
     if owned.residual_usd >= owned.capex_usd:
         raise part.error(
             f"residual_usd {owned.residual_usd} is not below capex_usd {owned.capex_usd}.",

@@ -16,6 +16,10 @@ import yaml
 
 from ..errors import UsageError
 
+HELP = (
+    "Begin with `offers:`, each entry below it like "
+    "`- {instance: node-8, accelerator: H100, accelerators_per_node: 8, usd_per_hour: 20.00}`."
+)
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 12
 
@@ -50,7 +54,7 @@ Tree: TypeAlias = Leaf | Branch | Items
 
 
 def read_tree(
-    path: Path, *, holds: str = "offers:", help: str = "See the templates in docs/templates."
+    path: Path, *, holds: str = "offers:", help: str = HELP, bare_list: str | None = None
 ) -> Branch:
     """Return the map that a YAML file holds, or {"offers": rows} of a CSV file.
 
@@ -58,6 +62,7 @@ def read_tree(
         path: The file.
         holds: What such a file begins with, for the error of one that holds no map.
         help: Where to read about such files.
+        bare_list: What a list is the value of that is all that the file holds; None: an error.
 
     Raises:
         UsageError: The file cannot be read, is malformed, or uses what is refused; with its line.
@@ -66,7 +71,7 @@ def read_tree(
     return (
         _read_csv(path, text)
         if path.suffix.lower() == ".csv"
-        else _read_yaml(path, text, holds=holds, help=help)
+        else _read_yaml(path, text, holds=holds, help=help, bare_list=bare_list)
     )
 
 
@@ -90,7 +95,7 @@ def _read_text(path: Path) -> str:
         raise UsageError(f"{path}:{line}: not UTF-8 text.", fix="Save it as UTF-8.") from error
 
 
-def _read_yaml(path: Path, text: str, *, holds: str, help: str) -> Branch:
+def _read_yaml(path: Path, text: str, *, holds: str, help: str, bare_list: str | None) -> Branch:
     try:
         _refuse_tricks(path, text)
         node = yaml.compose(text, Loader=_Loader)
@@ -100,6 +105,8 @@ def _read_yaml(path: Path, text: str, *, holds: str, help: str) -> Branch:
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
         raise UsageError(f"{path}:{line}: {problem}.", fix=help) from error
     tree = Leaf(None, 1) if node is None else _to_tree(path, node)
+    if isinstance(tree, Items) and bare_list is not None:
+        tree = Branch({bare_list: tree}, tree.line)
     if not isinstance(tree, Branch):
         raise UsageError(f"{path}:1: the file must be a map with `{holds}`.", fix=help)
     return tree

@@ -85,6 +85,12 @@ class Estimate(FrozenModel):
         return items
 
     @property
+    def has_only_own_prices(self) -> bool:
+        """Whether there are plans, and all are priced by the user's own file."""
+        own = [plan.offer.price_basis in ("user", "owned") for plan in self.plans]
+        return bool(own) and all(own)
+
+    @property
     def limits_text(self) -> list[str]:
         """What limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand" …."""
         items = [] if self.question is None else asked_words.limit_items(self.question)
@@ -93,6 +99,8 @@ class Estimate(FrozenModel):
         refreshed = self.catalog.source.text(datetime.fromisoformat(self.generated_at))
         if refreshed is not None:
             items.append(refreshed)
+        if self.prices is None and self.has_only_own_prices:
+            return [*items, "your own prices, without a date"]
         if self.prices is None or self.question is None:
             return [*items, f"prices of {self.catalog.snapshot_date.isoformat()}"]
         return [*items, f"prices of {self.prices.text()}"]

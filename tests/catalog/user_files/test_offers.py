@@ -73,6 +73,11 @@ def test_bought_hardware_gets_its_price_from_what_it_cost():
     assert own.peak_flops == {"fp32": 60e12, "bf16": 500e12}
 
 
+def test_a_list_alone_is_a_list_of_offers(tmp_path):
+    bare = GOOD.partition("\n")[2]
+    assert load(tmp_path, bare).instances["lab", "node"].accelerators == 8
+
+
 def test_csv_says_the_same_as_yaml():
     catalogue = load_catalogue(TEMPLATES / "offers.csv")
     assert catalogue.instances["my-colo", "l40s-8"].inter_link.bytes_per_s == 25e9
@@ -121,8 +126,8 @@ BAD = [
     (bad("h100", "A100"), ":4: 'A100' could be any of"),
     (bad("_node: 8", "_node: 0"), ":5: accelerators_per_node is 0; it must be above 0"),
     (bad("_node: 8", "_node: 0.5"), ":5: .*give whole devices"),
-    (bad("    accelerators_per_node: 8\n", ""), ":2: an offer has no accelerators_per_node"),
-    (bad("    instance: node\n", ""), ":2: an offer has no instance"),
+    (bad("    accelerators_per_node: 8\n", ""), ":2: an offer lacks accelerators_per_node"),
+    (bad("    instance: node\n", ""), ":2: an offer lacks instance"),
     (GOOD + GOOD.partition("\n")[2], ":7: node of lab in local is on line 2 already"),
     (GOOD + "    usd_per_hour: 3\n", ":7: 'usd_per_hour' is there twice"),
     (GOOD + "    spot_usd_per_hour: 30\n", ":7: spot_usd_per_hour 30 is above usd_per_hour 20"),
@@ -132,12 +137,17 @@ BAD = [
     (GOOD + "    inter_link: {gbit_per_s: -1}\n", ":7: gbit_per_s is -1; it must be above 0"),
     (GOOD + "    inter_link: {gbits: 1}\n", ":7: .*no field 'gbits'"),
     (GOOD + "    intra_link: {switched: maybe}\n", ":7: switched is 'maybe'; give yes or no"),
-    (GOOD + "    owned: {capex_usd: 5}\n", "owned has no lifetime_years"),
+    (GOOD + "    owned: {capex_usd: 5}\n", "owned lacks lifetime_years, power_w, .* and utilis"),
     (GOOD + "accelerators:\n  - name: T4\n    memory_gib: 1\n", "T4 has no peak rate"),
     (GOOD + "offer: []\n", "no field 'offer'.*Did you mean offers"),
     ("offers: []\n", "there are no offers in it"),
     ("", "the file must be a map with `offers:`"),
-    ("- a\n", "the file must be a map with `offers:`"),
+    ("- a\n", ":1: an offer must be a map of names and values"),
+    (
+        "- {provider: lab, gpu: H100, count: 8, price: 20}\n",
+        ":1: an offer has no field 'gpu', 'count' or 'price', and lacks instance, accelerator and "
+        "accelerators_per_node. For 'gpu' write accelerator.",
+    ),
     ("offers: {a: 1}\n", ":1: offers must be a list"),
     ("offers:\n  - a: [1\n", "expected"),
     ("offers:\n\t- x\n", ":2: "),
@@ -181,7 +191,7 @@ offers:
         ("utilisation: 0.5", "utilisation: 50", ":11: utilisation is 50; it must be at most 1"),
         ("lifetime_years: 3", "lifetime_years: 0", ":7: lifetime_years is 0; it must be above 0"),
         ("usd_per_kwh: 0.2", "usd_per_kwh: nan", ":9: usd_per_kwh is 'nan', not a number"),
-        ("      power_w: 400\n", "", "owned has no power_w"),
+        ("      power_w: 400\n", "", "owned lacks power_w"),
         ("pue: 1.2", "pue: 1.2\n      residual_usd: 6000", "residual_usd 6000 is not below"),
         ("    owned:", "    usd_per_hour: 2\n    owned:", "usd_per_hour and owned are both given"),
     ],

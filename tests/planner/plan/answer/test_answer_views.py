@@ -56,6 +56,12 @@ def test_a_frame_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyP
         make_ranked_estimate().to_frame()
 
 
+def test_prices_of_ones_own_without_a_date_have_not_that_of_the_catalogue() -> None:
+    own = make_offer(price_basis="user", price_date=None)
+    answer = make_estimate(make_plan(offer=own), prices=None)
+    assert answer.limits_text[-1] == "your own prices, without a date"
+
+
 def test_a_plan_is_one_line() -> None:
     plan = make_plan(run=make_run())
     assert str(plan) == (
