@@ -189,7 +189,7 @@ def attention_slowdown(
     Args:
         architecture: of the device (`attention_architecture`).
         stack: torch's own scaled_dot_product_attention stayed with FlashAttention-2 to
-            `CUDNN_FIRST`; Megatron follows the newest kernels.
+            `CUDNN_FIRST`; Megatron follows the newest kernels; XLA on GPUs calls cuDNN's alone.
         date: of the software; None means today.
         constants: that time, by generation of the kernels.
         head_dim: of each kernel: the narrower its heads, the less the tensor cores of newer devices
@@ -204,6 +204,7 @@ def attention_slowdown(
         return today * constants.get(f"flash_1.{architecture}", 1.0)
     family = _GENERATION.get(architecture, architecture)
     newest = (stack == "megatron" or own_package) and (date is None or date >= FLASH_3)
+    newest = newest or stack == "xla"
     if stack.startswith("torch") and architecture in _CUDNN_FIRST_ON:
         newest = newest or date is None or date >= CUDNN_FIRST
     if not newest:

@@ -39,6 +39,10 @@ FUSED_ATTENTION_SINCE: dict[Stack, Date] = {
     # MaxText: splash attention; the dot product before.
     "xla": (2023, 10),
 }
+FUSED_ATTENTION_OF_XLA_ON_GPUS: Date = (2024, 2)
+"""XLA finds attention and calls cuDNN's on GPUs by default since 2024-02-06 (NVIDIA/JAX-Toolbox,
+rosetta/projects/pax/README.md of 2024-03). Transformer Engine's layers for JAX do so where
+NVTE_FUSED_ATTN is set, as its containers set it since 24.04, and write scores out before."""
 BESIDE: dict[str, Precision] = {MXFP8: "fp8", NVFP4: "fp8", INT8: "bf16-amp"}
 """Formats of products that records name as their precision: what the rest of the run is in."""
 
@@ -138,15 +142,13 @@ def _attention(
 ) -> str:
     if record.attention is not None:
         return "eager" if record.attention == "eager" else "fused"
-    if stack == "xla" and not accelerator.needs_xla:
-        attention = "fused" if TRANSFORMER_ENGINE in record.features else "eager"
-        assumed.append(f"attention={attention} (XLA on GPUs has fused attention from the engine)")
-        return attention
-    since = FUSED_ATTENTION_SINCE[stack]
+    on_gpus = stack == "xla" and not accelerator.needs_xla
+    since = FUSED_ATTENTION_OF_XLA_ON_GPUS if on_gpus else FUSED_ATTENTION_SINCE[stack]
     date = record.software_date
     attention = "eager" if date is not None and date < since else "fused"
     known = "since" if attention == "fused" else "before"
-    assumed.append(f"attention={attention} (default of {stack} {known} {since[0]}-{since[1]:02})")
+    where = f"{stack} on GPUs" if on_gpus else stack
+    assumed.append(f"attention={attention} (default of {where} {known} {since[0]}-{since[1]:02})")
     return attention
 
 

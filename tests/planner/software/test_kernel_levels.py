@@ -42,6 +42,12 @@ def test_torch_attention_stayed_with_the_second_generation_until_cudnn_came_firs
     assert attention_slowdown("Ampere", "torch-eager", None, USUAL) == on_ampere
 
 
+def test_attention_of_xla_is_cudnns_whatever_its_date():
+    newest = attention_slowdown("Hopper", "megatron", (2024, 7), USUAL)
+    assert attention_slowdown("Hopper", "xla", (2024, 6), USUAL) == newest
+    assert attention_slowdown("Hopper", "megatron", (2024, 6), USUAL) > 1.5 * newest
+
+
 def test_the_second_generation_is_far_behind_on_blackwell():
     newest = attention_slowdown("Blackwell", "megatron", None, USUAL)
     assert attention_slowdown("Blackwell", "torch-eager", (2026, 1), USUAL) > 2 * newest

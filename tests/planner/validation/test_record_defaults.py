@@ -136,6 +136,15 @@ def test_attention_follows_stack_and_date(stack, date, expected):
     assert "attention" in names(run)
 
 
+@pytest.mark.parametrize("features", [[], ["transformer-engine"]])
+@pytest.mark.parametrize(("date", "expected"), [("2023-10", "eager"), ("2024-06", "fused")])
+def test_xla_has_fused_attention_on_gpus_since_it_calls_cudnn(date, expected, features):
+    run = stated(
+        stack="xla", accelerator="H100-80GB-SXM", date=date, features=features, takes=("attention",)
+    )
+    assert run.params["attention"] == expected
+
+
 def test_only_params_that_the_model_takes_are_added():
     assert stated(attention="eager", channels_last=True).params == {}
     assert stated(channels_last=True, takes=("channels_last",)).params == {"channels_last": True}
