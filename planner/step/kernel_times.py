@@ -37,6 +37,8 @@ _TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
 Ada's 2.5 GHz."""
 
 _RESNEXT_GROUPS, _RESNEXT_WIDTH = 32, 32
+_LARGEST_DEPTHWISE = 7 * 7
+"""Elements of the largest filter that cuDNN 8 has depthwise kernels for in channels-last order."""
 
 
 def kernel_dtype(kernel: Kernel, precision: Precision) -> str:
@@ -335,14 +337,17 @@ def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
 def _has_no_kernel(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
     """Return whether cuDNN 8 has no kernel for a grouped convolution in channels-last order.
 
-    Those of ResNeXt, 32 groups of up to 32 channels, have one, and so have depthwise ones; the
-    first shapes beyond are slow: of ResNeXt-101 32x8d only those of 64 channels a group
+    Those of ResNeXt, 32 groups of up to 32 channels, have one, and so have depthwise ones up to 7 x
+    7 (its release notes 8.0.0: "5x5/1x1, 5x5/2x2, 7x7/1x1, 7x7/2x2", tensorflow/tensorflow#40303);
+    the first shapes beyond are slow: of ResNeXt-101 32x8d only those of 64 channels a group
     (pytorch/pytorch#34977), 2 groups of 112 by 31 times (torch/_inductor/graph.py,
     `decide_layout_opt`), groups of a fixed width in RegNet and NFNet (pytorch/pytorch#70954).
     """
     if curves.device.vendor != "NVIDIA" or dtype not in ("fp16", "bf16"):
         return False
     groups, channels = max(kernel.dims["groups"]), max(kernel.dims["in_channels"])
-    if groups == 1 or groups == channels or not kernel.op.endswith(".channels_last"):
+    if groups == 1 or not kernel.op.endswith(".channels_last"):
         return False
+    if groups == channels:
+        return max(kernel.dims["kernel_elements"]) > _LARGEST_DEPTHWISE
     return groups != _RESNEXT_GROUPS or channels / groups > _RESNEXT_WIDTH

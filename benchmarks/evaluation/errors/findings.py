@@ -54,9 +54,12 @@ just beyond: of ResNeXt-101 32x8d those of 64 channels a group alone (V100, pyto
 Expected of the eight runs, with that rate and no run of timm: slower by 2 to 5 times, all
 others as before. Five are within 25 % now, three 62 to 81 % too slow: groups of at most 32 channels
 seem to be turned in one pass of three, which no other source shows. Without its source timm went
-from 14.4 to 12.7 %. Nobody published such a run under cuDNN 9, for which nothing is added. The two
-of 9 x 9 stay as they were: the same rate would make the worse one 9 % too slow for 80 % too fast,
-but no other source has such kernels. The other 82 are 9 % off.
+from 14.4 to 12.7 %. Nobody published such a run under cuDNN 9, for which nothing is added.
+Of the two of 9 x 9 the depthwise convolutions are turned as well since 2026-11-28: cuDNN 8.0.0
+lists the filters that have kernels in that order, up to 7 x 7 (tensorflow/tensorflow#40303). No
+constant. Expected: the worse, all of whose blocks have one, from 80 % too fast to 10 % either way,
+the other, which has one block of four such stages, hardly. They went from -81 and -41 to -8 and
+-39 %, timm from 11.1 to 10.3 % within folds and from 12.0 to 11.2 without its source. The other 82 are 9 % off.
 
 Convolutions in channels-last order. To 2026-11-27 image models in that order were too slow in four
 sources: timm's plain CNNs by 24 % (in NCHW order by 11), Stable Diffusion by 12, ResNet-50 of

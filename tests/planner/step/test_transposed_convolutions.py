@@ -24,6 +24,7 @@ def convolution(
     *,
     filters: int = FILTERS,
     groups: int = 1,
+    kernel_elements: int = 9,
     backward: bool = False,
 ) -> Kernel:
     element_bytes = 2 if precision == "fp16-amp" else 4
@@ -34,13 +35,13 @@ def convolution(
             "batch": Affine(0, 1),
             "in_channels": Affine(in_channels, 0),
             "out_channels": Affine(filters, 0),
-            "kernel_elements": Affine(9, 0),
+            "kernel_elements": Affine(kernel_elements, 0),
             "out_pixels": Affine(PIXELS, 0),
             "groups": Affine(groups, 0),
         },
         dtype="16bit" if precision == "fp16-amp" else "fp32",
         backward=backward,
-        flops=Affine(0, 2 * PIXELS * filters * in_channels // groups * 9),
+        flops=Affine(0, 2 * PIXELS * filters * in_channels // groups * kernel_elements),
         bytes_read=Affine(0, element_bytes * PIXELS * (in_channels + backward * filters)),
         bytes_written=Affine(0, element_bytes * PIXELS * (in_channels if backward else filters)),
     )
@@ -94,11 +95,18 @@ def turned_elements(
     groups: int,
     order: str = "channels_last",
     precision: Precision = "fp16-amp",
+    kernel_elements: int = 9,
     backward: bool = False,
 ) -> float:
     """Return what the general kernel turns, over the elements of the input."""
     one = convolution(
-        order, precision, channels, filters=channels, groups=groups, backward=backward
+        order,
+        precision,
+        channels,
+        filters=channels,
+        groups=groups,
+        kernel_elements=kernel_elements,
+        backward=backward,
     )
     curves = curves_for(ACCELERATORS[name])
     table = KernelTable([one], np.array([float(BATCH)]))
@@ -123,6 +131,12 @@ def test_groups_without_a_kernel_in_channels_last_order_are_turned(channels: int
 @pytest.mark.parametrize(("channels", "groups"), [(256, 1), (128, 32), (1024, 32), (256, 256)])
 def test_whole_resnext_s_and_depthwise_convolutions_have_kernels(channels: int, groups: int):
     assert turned_elements("RTX-3090", channels=channels, groups=groups) == 0
+
+
+@pytest.mark.parametrize(("kernel_elements", "turned"), [(25, 0), (49, 0), (81, 2)])
+def test_depthwise_filters_have_kernels_up_to_7_x_7(kernel_elements: int, turned: int):
+    found = turned_elements("RTX-3090", channels=256, groups=256, kernel_elements=kernel_elements)
+    assert found == pytest.approx(turned)
 
 
 def test_groups_are_turned_in_16_bits_and_channels_last_order_by_cudnn_alone():
