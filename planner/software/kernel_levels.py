@@ -44,6 +44,8 @@ RETUNED_ATTENTION: Date = (2026, 1)
 """cuDNN 9.18.1 (its front end 1.18.0 of 2026-01-27 measures "the sdpa improvements" in it): on an
 H200 9.19 takes 0.93 forward and 0.82 backward of what 9.1 does (causal, 128 wide, 4k to 32k)."""
 _GENERATION = {"Blackwell Ultra": "Blackwell"}
+_SHARED_STEP = {**_GENERATION, "CDNA4": "CDNA3", "Gaudi3": "Gaudi2"}
+"""Architectures whose kernels are in a step as those of another."""
 CUDA_12: Date = (2022, 12)
 """CUDA 12.0; cuBLAS of CUDA 11 before."""
 FIRST_SOLD: dict[str, Date] = {
@@ -131,7 +133,7 @@ def _step_family(device: Accelerator, constants: Constants) -> str:
     """Return the architectures that share the constants of a step."""
     if device.vendor == "Google":
         return "TPU"
-    family = {"CDNA4": "CDNA3", "Blackwell Ultra": "Blackwell"}.get(device.arch, device.arch)
+    family = _SHARED_STEP.get(device.arch, device.arch)
     unknown = device.vendor == "NVIDIA" and f"real_step.{family}" not in constants
     family = "Ampere" if unknown else family
     of_cards = f"{family}-GDDR"

@@ -96,6 +96,15 @@ def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_f
     assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, precision="bf16-amp", stack="xla") < 1.2
 
 
+def test_products_are_slower_in_a_step_on_gaudi_too():
+    devices = load_catalogue().accelerators
+    second, third = (
+        in_step(devices[name], "gemm", USUAL, precision="bf16-amp", stack="torch-eager")
+        for name in ("Gaudi2", "Gaudi3")
+    )
+    assert second == third > 1
+
+
 def test_cards_with_a_large_cache_have_streams_of_their_own():
     devices = load_catalogue().accelerators
 
