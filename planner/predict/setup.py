@@ -31,6 +31,7 @@ from ..software.versions import (
     FP8_ROWWISE,
     FUSED_ACCUMULATION,
     LARGE_BUCKETS,
+    REDUCTIONS_APART,
     SHARDED_BY_TENSOR,
     is_lean,
     is_python_bound,
@@ -101,6 +102,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         routing_passes=routing_passes(setup.stack, setup.features, constants),
         waiting_launch_s=waiting_launch_s(setup.stack, setup.features, constants),
         unfused_experts=UNFUSED_EXPERTS in setup.features,
+        reductions_apart=REDUCTIONS_APART in setup.features,
         odd_widths="none" if PADDED_WIDTHS in setup.features else facts.odd_widths,
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(

@@ -6,6 +6,20 @@ from ...profiles.profile import Affine, Kernel, KernelKind, Segment
 
 FUSIBLE: frozenset[KernelKind] = frozenset({"pointwise", "norm", "softmax", "reduction", "copy"})
 """Kinds that Inductor and XLA merge; GEMM, attention and convolution stay apart."""
+REREAD = "reread_bytes"
+"""Dimension of a kernel: bytes that it moves besides where reductions are kernels of their own."""
+_READ_AGAIN = {
+    "_softmax": 2,  # Once for the largest, once for the sum of exponentials, once for the quotient.
+    "_log_softmax": 2,
+    "_softmax_backward_data": 1,
+    "native_layer_norm": 2,  # Mean, variance, result.
+    "native_layer_norm_backward": 2,  # Along the rows, along the columns, result.
+    "rms_norm": 1,
+    "rms_norm_backward": 2,
+}
+"""How often XLA on GPUs reads again what a kernel written by hand reads once: it fuses what leads
+to a reduction, never a reduction with what follows (`IsProducerConsumerFusible` in
+gpu_fusible.cc), unless Triton merges both sides."""
 
 
 def fuse(segment: Segment) -> Segment:
@@ -24,11 +38,23 @@ def fuse(segment: Segment) -> Segment:
             run.append(kernel)
             continue
         if run:
-            fused.append(_merged(run))
+            fused.append(_with_rereads(_merged(run), run))
             run = []
         if kernel is not None:
             fused.append(kernel)
     return segment.model_copy(update={"kernels": tuple(fused)})
+
+
+def _with_rereads(merged: Kernel, run: list[Kernel]) -> Kernel:
+    """Return a merged kernel with what separate reductions would move besides.
+
+    The shares of a softmax are an operand of the product behind it, whatever else the run makes.
+    """
+    again = [k.bytes_read.times(_READ_AGAIN[k.op]) for k in run if k.op in _READ_AGAIN]
+    again += [k.bytes_written for k in run[:-1] if k.op == "_softmax"]
+    if not again:
+        return merged
+    return merged.model_copy(update={"dims": {**merged.dims, REREAD: Affine.total(again)}})
 
 
 def _merged(run: list[Kernel]) -> Kernel:

@@ -58,6 +58,8 @@ class StackFacts:
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
     odd_widths: OddWidths = "kept"
     """What is done with products of an odd width."""
+    reductions_apart: bool = False
+    """Whether a compiler makes each reduction of a softmax or norm a kernel of its own."""
 
 
 def runs_torch_pipelines(stack: Stack) -> bool:

@@ -76,6 +76,9 @@ _NARROW_PRODUCTS = {
     # recalled), of which products are four fifths.
     INT8: 0.71,
 }
+REDUCTIONS_APART = "reductions-apart"
+"""Feature: XLA reads a softmax's or norm's operands once for each of its reductions, as on GPUs
+where neither Triton (`xla_gpu_enable_triton_softmax_fusion`) nor Transformer Engine merges them."""
 SCATTERED_SENDS = "scattered-sends"
 """Feature: each tensor rank sends a part of the activation to the next pipeline stage, whose ranks
 gather the parts."""

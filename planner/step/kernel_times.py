@@ -158,7 +158,7 @@ class KernelTable:
 
         Weights, which are few, are counted with them.
         """
-        dims = self._dims_of(rows)
+        dims = self.dims_of(rows)
         outputs = dims["batch"] * dims["out_channels"] * dims["out_pixels"]
         backward = np.array([[self._kernels[row].backward] for row in rows])
         return self._moved_bytes[rows] / 2 + backward * outputs
@@ -193,7 +193,8 @@ class KernelTable:
         table = np.array(values, dtype=np.float64).reshape(-1, len(Affine._fields))
         return grown(table.T, self._micro_batches)
 
-    def _dims_of(self, rows: Sequence[int]) -> dict[str, Array]:
+    def dims_of(self, rows: Sequence[int]) -> dict[str, Array]:
+        """Return [K, B] sizes of these kernels by each dimension that all of them have."""
         key = tuple(rows)
         if key not in self._dims:
             first, *others = ({*self._kernels[row].dims} for row in rows)
@@ -224,7 +225,7 @@ class KernelTable:
         that of the output and finds the weight (half of it is counted with each); the one for the
         weight's gradient, whose rows do not grow with the micro-batch, finds both.
         """
-        dims = self._dims_of(rows)
+        dims = self.dims_of(rows)
         makes = np.array([[self._kernels[row].dims["m"].grows] for row in rows])
         elements = dims["batch"] * dims["k"] * (dims["m"] + dims["n"] / 2)
         return makes * elements
@@ -237,14 +238,14 @@ class KernelTable:
         """
         one = Affine(1)
         ranks = np.array([[self._kernels[row].dims.get(GATHERED_RANKS, one).base] for row in rows])
-        dims = self._dims_of(rows)
+        dims = self.dims_of(rows)
         makes = np.array([[self._kernels[row].dims["m"].grows] for row in rows])
         elsewhere = (1 - 1 / ranks) * makes * dims["batch"] * dims["k"] * dims["m"]
         return cast_bytes * self._cast_elements(rows) - max(cast_bytes - 1, 0.0) * elsewhere
 
     def row_bytes(self, rows: list[int]) -> Array:
         """Return [K, B] bytes of the 16-bit rows that go in and out of products, weights apart."""
-        dims = self._dims_of(rows)
+        dims = self.dims_of(rows)
         sizes = {name: dims[name] for name in ("m", "n", "k")}
         grows = {
             name: np.array([[self._kernels[row].dims[name].grows] for row in rows])
@@ -261,7 +262,7 @@ class KernelTable:
         """
         key = tuple(rows)
         if key not in self._products:
-            dims = self._dims_of(rows)
+            dims = self.dims_of(rows)
             batched = dims["batch"].max(axis=1) > 1
             self._products[key] = [
                 (part, GemmShapes(*(dims[name][part] for name in ("m", "n", "k", "batch"))))
@@ -273,7 +274,7 @@ class KernelTable:
     def _attention_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         kernel = self._kernels[row]
         if row not in self._attention:
-            dims = self._dims_of([row])
+            dims = self.dims_of([row])
             names = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
             sizes = (dims[name][0] for name in names)
             self._attention[row] = AttentionShape(*sizes, causal=kernel.causal)
@@ -282,7 +283,7 @@ class KernelTable:
         )
 
     def _convolution_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
-        kernel, dims = self._kernels[row], self._dims_of([row])
+        kernel, dims = self._kernels[row], self.dims_of([row])
         return curves.conv_s(
             dims["batch"][0],
             dims["in_channels"][0],
@@ -302,7 +303,7 @@ class KernelTable:
         A step multiplies (batch, hidden) by (hidden, 4·hidden); the rest of the FLOPs, the input
         projections of all steps, run as one product.
         """
-        kernel, dims = self._kernels[row], self._dims_of([row])
+        kernel, dims = self._kernels[row], self.dims_of([row])
         batch, hidden, width = dims["batch"][0], dims["hidden"][0], dims["input"][0]
         one_step_s = curves.gemm_s(batch, 4 * hidden, hidden, dtype=dtype)
         steps = dims["steps"][0] * dims["layers"][0] * (2 if kernel.backward else 1)

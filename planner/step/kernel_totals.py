@@ -17,7 +17,7 @@ from ...catalog.vocabulary import Precision, Recompute
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..parallelism.column_row_parallel import SPLIT_EXPERTS, is_expert_product
-from ..software.fusion import fuse
+from ..software.fusion import REREAD, fuse
 from ..software.kernel_levels import attention_architecture, attention_slowdown, in_step
 from ..software.stack import StackFacts
 from ..software.versions import fuses_experts, lacks_grouped_kernels, picks_layouts
@@ -147,6 +147,7 @@ class StepKernels:
         tokens = [max(kernels[row].dims["seq_q"][0], 1.0) for row in self._flash]
         self._tokens = np.array(tokens).reshape(-1, 1)
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
+        self._reduces = [row for row, k in enumerate(kernels) if REREAD in k.dims]
         self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
         self._expert = [row for row, k in enumerate(kernels) if is_expert_product(k)]
         self._dispatched = [
@@ -236,6 +237,9 @@ class StepKernels:
             own_package=stack.flash_package,
         )
         device_s[self._linear] *= stack.narrow_products
+        if stack.reductions_apart and self._reduces:
+            again = self._table.dims_of(self._reduces)[REREAD]
+            device_s[self._reduces] += curves.memory_bound_s(again)
         software = {"precision": precision, "stack": stack.name, "date": stack.date}
         for kind, rows in self._rows.items():
             device_s[rows] *= in_step(device, kind, constants, **software)

@@ -362,8 +362,20 @@ one device. Four groups above 15 % make 2.2 of the 8.6 points. What they and oth
   2 to 5 % either way. The 126M with the engine went from -26 to -37 to -8 to +7 %, the 7B from +28
   and +31 to +17 and -6, 175B of 2023 with the engine on A100 from +7 to +12, 5B of 2024 in bf16
   without it from -4 to -15; the group to 10.8 % within folds and 11.3 without itself, XLA's one
-  other run on GPUs from 32 to 21. What is left: without the engine its runs take 17 to 25 % longer
-  than with it, 5 of them 12 to 25 % longer than is predicted.
+  other run on GPUs from 32 to 21.
+- Without Transformer Engine Pax takes a fifth longer than with it. XLA on GPUs fuses what leads to
+  a reduction and never a reduction with what follows (gpu_fusible.cc), so that a softmax reads its
+  scores three times and a norm its input as often, where Triton does not merge them; Pax turns that
+  off (`--xla_gpu_enable_triton_softmax_fusion=false`, paxml's run_pile_multinode.sh). The nine runs
+  say so (`reductions-apart`), and of a softmax behind which other small kernels run what it writes
+  is counted there. No constant. Expected: 126M slower by a sixth, 5B by 5 to 10 %, 7B and 175B by 2
+  to 4. The 126M went from -12 to -25 to -4 to +13 %, 5B from -18 and -15 to -7 and -13, 7B from -6
+  to -4, 175B from +1 and +5 to +6 and +10, the group from 10.8 to 8.1 % within folds and from
+  11.3 to 8.6 without itself.
+- A compiled run of small kernels is counted as if only its last result were written. What outlives
+  it as well is not: by the storages of the traces up to a fifth of such traffic of Pax's 5B, a
+  third of a Llama's, half with eager attention. The levels of fused kernels, a third and more above
+  their priors under Megatron and XLA, stand for it. Mending that wants a whole fit.
 - What sequence parallelism gathers for products in fp8 is cast before, on each rank's own tokens,
   and takes a byte an element, under torchao (one scale a tensor) and Transformer Engine alike
   (`planner/software/fp8_operands.py`); until 2026-11-28 every rank cast the whole, and two bytes
