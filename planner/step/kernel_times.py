@@ -69,6 +69,7 @@ class KernelTable:
         self._dims: dict[tuple[int, ...], dict[str, Array]] = {}
         self._products: dict[tuple[int, ...], list[tuple[Array, GemmShapes]]] = {}
         self._attention: dict[int, AttentionShape] = {}
+        self._groups_alike: dict[tuple[int, ...], list[list[int]]] = {}
 
     def device_s(
         self,
@@ -99,8 +100,8 @@ class KernelTable:
                     "convolution": self._convolution_s,
                     "rnn": self._rnn_s,
                 }[kind]
-                for row in rows:
-                    seconds[row] = one(row, curves, dtype)
+                for alike in self._alike(rows):
+                    seconds[alike] = one(alike[0], curves, dtype)
             else:
                 moved = self._moved_bytes[rows]
                 seconds[rows] = curves.memory_bound_s(moved, kind=STREAM_KIND[kind], dtype=dtype)
@@ -270,6 +271,20 @@ class KernelTable:
                 if part.any()
             ]
         return self._products[key]
+
+    def _alike(self, rows: list[int]) -> list[list[int]]:
+        """Return rows of one kind in groups that take equally long: the layers of most models."""
+        key = tuple(rows)
+        if key not in self._groups_alike:
+            groups: dict[tuple[object, ...], list[int]] = {}
+            for row in rows:
+                kernel = self._kernels[row]
+                sizes = (*kernel.dims.items(), kernel.flops)
+                if kernel.kind != "attention":
+                    sizes = (*sizes, kernel.op, kernel.bytes_read, kernel.bytes_written)
+                groups.setdefault((kernel.backward, kernel.causal, *sizes), []).append(row)
+            self._groups_alike[key] = list(groups.values())
+        return self._groups_alike[key]
 
     def _attention_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         kernel = self._kernels[row]

@@ -26,6 +26,8 @@ DENSE = {"layers": 24, "hidden": 512, "heads": 8, "kv_heads": 4, "ffn": 1536, "v
 MIXTURE = {**DENSE, "layers": 6, "experts": 8, "moe_ffn": 256, "dense_layers": 2, "dense_ffn": 1024}
 UNEVEN = {**DENSE, "layers": 22, "ffn_kind": "gelu", "kv_heads": 8, "tied_embeddings": True}
 HUGE = {**DENSE, "layers": 40, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672}
+TWO_KINDS = {**DENSE, "experts": 4, "moe_ffn": 256, "dense_layers": 12, "dense_ffn": 1024}
+"""Half of whose layers are of one kind and half of another, as of an encoder and a decoder."""
 FEW_LAYERS = {**DENSE, "layers": 4}
 LONG = {**FEW_LAYERS, "seq_len": 32768}
 """Long enough for context parallelism."""

@@ -28,6 +28,8 @@ Array = np.ndarray
 SHORT_CHUNK = 4
 """Layers of the shorter of two chunks that longer ones follow from."""
 FEW_CHUNKS = 2
+OUTER = 4
+"""Of equal layers or chunks in a row, how many are looked at: two at each end."""
 LEAST_LAYERS = 20
 """Layers of a model in which the short stages have room."""
 _ARRAYS = (
@@ -137,7 +139,8 @@ class StageShapes:
             for _, run in groupby(self.signatures[begin : begin + size]):
                 length = len(list(run))
                 picked = (0, min(1, length - 1), max(length - 2, 0), length - 1)
-                layers += [at + i for i in picked]
+                # A short stage that longer ones follow from has as many, some of them twice.
+                layers += [at + i for i in (picked if self.is_uniform else dict.fromkeys(picked))]
                 at += length
         within = [self.instances[layer] for layer in layers]
         block = (self.blocks >= 0) & (self.blocks < self.layers)
@@ -147,12 +150,14 @@ class StageShapes:
         return np.concatenate([*around, *within]).tolist()
 
     def _outer(self, chunks: list[Chunk], ends: tuple[bool, bool]) -> list[Chunk]:
-        """Return the chunks in which the peak can lie: of equal ones the first and the last.
+        """Return the chunks in which the peak can lie: of equal ones in a row the outer ones.
 
         The first chunk of the first stage and the last of the last are not like the others.
         """
         inner = {size for _, size in chunks[1:-1]}
-        if len(chunks) < FEW_CHUNKS or not self.is_uniform or len(inner) > 1:
+        if not self.is_uniform or len(inner) > 1:
+            return self._outer_of_runs(chunks)
+        if len(chunks) < FEW_CHUNKS:
             return chunks
         picked = [0, -1]
         picked += [1] if ends[0] else []
@@ -160,6 +165,14 @@ class StageShapes:
         if inner and {size for _, size in chunks} != inner:
             picked = [0, 1, -2, -1]
         return [chunks[i] for i in picked]
+
+    def _outer_of_runs(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Return the first two and the last two chunks of every run of equal ones."""
+        picked: list[Chunk] = []
+        for _, run in groupby(chunks, lambda one: self.signatures[one[0] : sum(one)]):
+            equal = list(run)
+            picked += equal if len(equal) <= OUTER else equal[:2] + equal[-2:]
+        return picked
 
 
 def _extended(of: Callable[[int], StageShape], short: int, wanted: int) -> StageShape:

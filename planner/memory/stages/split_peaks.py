@@ -2,7 +2,7 @@
 
 What `stage_memory` and `rank_memory` say of one stage of one layout is said here of all stages [K]
 of the pipelines of one split and of every sharding [Z] of their data dimension; the tests hold the
-two to each other.
+two to each other. The plateaus of all stages [N] lie one after the other.
 """
 
 from __future__ import annotations
@@ -67,13 +67,12 @@ def peak_bytes(
     """
     sharded = zero_stage > 0 and shards[0].shard > 1
     gathers = sharded and (zero_stage == 3 or (zero_stage == 2 and state.zero_2_gathers))
-    shard = np.array([[one.shard] for one in shards], dtype=float)
     constant, stepped = _state(stages, zero_stage, shards, state, gathers=gathers)
-    padding = _padding(stages, shards) if gathers else np.ones((1, 1))
+    padding = _padding(stages, shards)[:, stages.owner] if gathers else np.ones((1, 1))
     kept = _kept_gradients(stages, zero_stage, shards, sharded=sharded, gathers=gathers)
-    held = (padding * state.gradients)[None, :, :, None] * kept
+    held = (padding * state.gradients)[None] * kept
     stays_whole = sharded and zero_stage == 3 and state.whole_in_stages
-    during = stages.is_staged[:, None] & ~stages.optimizing & stays_whole
+    during = stages.is_staged[stages.owner] & ~stages.optimizing & stays_whole
     if sharded and zero_stage >= 2:
         held = held + _buffers(
             stages,
@@ -88,18 +87,41 @@ def peak_bytes(
         held = held + stages.weight_copies
     if during.any():
         whole = _whole_stages(stages, shards, compute_bytes=compute_bytes, state=state)
-        held = np.where(during[None, None], whole, held)
+        held = np.where(during, whole, held)
     stepping = stages.stepping_bytes(stepped)
-    ways, sizes = len(stages.in_flight), stages.temporary.shape[1]
-    peaks = np.empty((ways, len(shard), len(stages.shapes), sizes))
-    total = np.empty_like(stages.temporary)
-    for way in range(ways):
-        beside = stages.beside[way]
-        for z in range(len(shard)):
-            by_z = held[way, min(z, held.shape[1] - 1)]
-            np.add(beside, by_z[:, None, :], out=total)
-            optimizing = (stepping[way, z] + by_z[:, None, stages.steps]).max(axis=2)
-            peaks[way, z] = np.maximum(total.max(axis=2), optimizing) + constant[z, :, None]
+    peaks = [
+        _highest(stages, beside, own, steps)
+        for beside, own, steps in zip(stages.beside, held, stepping, strict=True)
+    ]
+    return np.stack(peaks) + constant[None, :, :, None]
+
+
+def _highest(stages: Stages, beside: Array, held: Array, stepping: Array) -> Array:
+    """Return [Z, K, B] the largest sum of each stage.
+
+    Most plateaus are the highest under no sharding, which a bound tells once for all: where even
+    the most that is held leaves one below what another reaches with the least.
+
+    Args:
+        stages: [K], with plateaus [N].
+        beside: [B, N] bytes that no sharding changes, outside the optimizer's step.
+        held: [Z or 1, N] bytes that shardings hold.
+        stepping: [Z, B, S] bytes during the optimizer's step, without what is held.
+    """
+    reached = stages.highest(beside + held.min(axis=0))
+    may_be = (beside + held.max(axis=0) >= reached[:, stages.owner]).any(axis=0)
+    may_be |= stages.optimizing
+    places = np.flatnonzero(may_be)
+    owner = stages.owner[places]
+    begins = np.flatnonzero(np.diff(owner, prepend=-1))
+    steps = np.flatnonzero(stages.optimizing[places])
+    beside, held = beside[:, places], held[:, places]
+    peaks = np.empty((len(stepping), len(stages.shapes), len(beside)))
+    for z, stepping_bytes in enumerate(stepping):
+        own = held[min(z, len(held) - 1)]
+        total = beside + own
+        total[:, steps] = stepping_bytes + own[steps]
+        peaks[z] = np.maximum.reduceat(total, begins, axis=1).T
     return peaks
 
 
@@ -150,20 +172,20 @@ def _padded(unit: Unit, shards: tuple[int, ...], *, trainable: bool) -> Array:
 def _kept_gradients(
     stages: Stages, zero_stage: int, shards: Sequence[Shards], *, sharded: bool, gathers: bool
 ) -> Array:
-    """Return [A, Z, K, P] gradient bytes that a rank keeps (`rank_memory`)."""
+    """Return [A, Z, N] gradient bytes that a rank keeps (`rank_memory`)."""
     every, block, root, full = stages.gradients
-    accumulates = stages.accumulates[:, None, :, None]
-    whole = full[None, None, :, None]
+    accumulates = stages.accumulates[:, None, stages.owner]
+    whole = full[stages.owner]
     if zero_stage <= 1 or not sharded:
-        several = np.array([one.ranks > 1 for one in shards])[None, :, None, None]
-        return np.where(several | accumulates, whole, every[None, None])
+        several = np.array([one.ranks > 1 for one in shards])[None, :, None]
+        return np.where(several | accumulates, whole, every)
     once = every
     if gathers:
         # Neither the block's nor the root's gradients are reduced yet.
         unreduced = block + np.where(stages.reduced_late, 0.0, root)
         once = np.maximum(0.0, every - unreduced)
-    shard = np.array([one.shard for one in shards], dtype=float)[None, :, None, None]
-    return np.where(accumulates, whole, once[None, None]) / shard
+    shard = np.array([one.shard for one in shards], dtype=float)[None, :, None]
+    return np.where(accumulates, whole, once) / shard
 
 
 def _buffers(
@@ -176,33 +198,33 @@ def _buffers(
     gathers: bool,
     wanted: Array,
 ) -> Array:
-    """Return [Z, K, P] bytes of whole parameters and gradients that sharding holds for a while.
+    """Return [Z, N] bytes of whole parameters and gradients that sharding holds for a while.
 
-    Where they are not wanted, [K, P], they may be 0.
+    Where they are not wanted, [N], they may be 0.
     """
-    full = stages.gradients[3]
+    owner, (_, block, root, full) = stages.owner, stages.gradients
     if not gathers:
-        bucket = np.minimum(DDP_BUCKET_BYTES, full)[:, None]
+        bucket = np.minimum(DDP_BUCKET_BYTES, full)[owner]
         return np.where(stages.backward, 2 * bucket, 0.0)[None]
     sizes = tuple(one.shard for one in shards)
     per_gradient, width = stages.per_gradient, stages.reduced_width(state)
-    found = np.zeros((len(sizes), *stages.rows.shape))
-    _, block, root, _ = stages.gradients
+    found = np.zeros((len(sizes), len(owner)))
     by_name = {
         name: _sizes([named[name] for named in stages.named], sizes)
         for name in (None, *group_names(stages.profile))
     }
-    for moment, (all_ks, all_ps) in stages.moments.items():
-        some = wanted[all_ks, all_ps]
-        ks, ps = all_ks[some], all_ps[some]
-        if not len(ks):
+    for moment, all_places in stages.moments.items():
+        places = all_places[wanted[all_places]]
+        if not len(places):
             continue
-        named = {name: sizes_of.at(ks) for name, sizes_of in by_name.items()}
+        ks = owner[places]
+        near = {None, moment.unit, moment.previous, moment.following}
+        named = {name: by_name[name].at(ks) for name in near if name in by_name}
         made = Made(
-            root=_share(root[ks, ps], per_gradient[ks] * named[None].trainable),
-            block=_share(block[ks, ps], per_gradient[ks] * named[moment.unit].trainable),
+            root=_share(root[places], per_gradient[ks] * named[None].trainable),
+            block=_share(block[places], per_gradient[ks] * named[moment.unit].trainable),
         )
-        found[:, ks, ps] = buffer_bytes(
+        found[:, places] = buffer_bytes(
             moment,
             Sharding(units=named, shard=0, gather_bytes=compute_bytes),
             made,
@@ -211,29 +233,29 @@ def _buffers(
         )
     if zero_stage == 2:
         for name, count in stages.held_blocks().items():
-            found += count * compute_bytes * by_name[name].whole[:, :, None]
+            found += count * compute_bytes * by_name[name].whole[:, owner]
     return found
 
 
 def _whole_stages(
     stages: Stages, shards: Sequence[Shards], *, compute_bytes: int, state: StateScale
 ) -> Array:
-    """Return [A, Z, K, P] bytes of gradients and of gathered parameters of whole stages."""
-    w, sizes = compute_bytes, tuple(one.shard for one in shards)
+    """Return [A, Z, N] bytes of gradients and of gathered parameters of whole stages."""
+    w, sizes, owner = compute_bytes, tuple(one.shard for one in shards), stages.owner
     _, block, root, _ = stages.gradients
     per_gradient = np.maximum(1e-9, stages.per_gradient)
     width = stages.reduced_width(state)
     ends = np.array([units[-1].trainable for units in stages.fsdp_units], dtype=float)
-    made = np.where(stages.backward, (block + root) / per_gradient[:, None], 0.0)
-    made = np.where(stages.final, ends[:, None], made)
+    made = np.where(stages.backward, (block + root) / per_gradient[owner], 0.0)
+    made = np.where(stages.final, ends[owner], made)
     both = list(zip(stages.fsdp_units, width.tolist(), strict=True))
     places = {one: i for i, one in enumerate(dict.fromkeys(both))}
     at = [places[one] for one in both]
     pairs = [_gathered_and_reduced(units, sizes, w, own) for units, own in places]
     gathered, reduced = (np.stack(column, axis=1)[:, at] for column in zip(*pairs, strict=True))
     gradients = stages.gradient_share * width * stages.trainable
-    held = gathered[:, :, None] + w * made + np.where(stages.final, reduced[:, :, None], 0.0)
-    return gradients[:, None, :, None] + held[None]
+    held = gathered[:, owner] + w * made + np.where(stages.final, reduced[:, owner], 0.0)
+    return gradients[:, None, owner] + held[None]
 
 
 def _gathered_and_reduced(

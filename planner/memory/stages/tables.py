@@ -1,4 +1,4 @@
-"""The stages of several pipelines under one split, as tables over their plateaus."""
+"""The stages of several pipelines under one split, as tables over the plateaus of all of them."""
 
 from __future__ import annotations
 
@@ -40,98 +40,100 @@ class Stages:
     """[A, K, B] bytes of what a stage received, which DeepSpeed's pipeline keeps."""
 
     @cached_property
-    def rows(self) -> Array:
-        """[K, P] rows of each shape, filled up with its last."""
-        counts = [len(shape.envelope.moments) for shape in self.shapes]
-        rows = np.arange(max(counts))[None, :]
-        return np.minimum(rows, np.array(counts)[:, None] - 1)
-
-    def _table(self, name: str) -> Array:
-        pairs = zip(self.shapes, self.rows, strict=True)
-        return np.stack([getattr(shape.envelope, name)[rows] for shape, rows in pairs])
+    def owner(self) -> Array:
+        """[N] stage of each plateau: those of all stages lie one after the other."""
+        return np.repeat(np.arange(len(self.shapes)), self._counts)
 
     @cached_property
-    def moments(self) -> dict[Moment, tuple[Array, Array]]:
-        """(stages, plateaus) of every moment."""
-        pairs = zip(self.shapes, self.rows, strict=True)
-        index = np.stack([shape.moment[rows] for shape, rows in pairs])
-        found = ((one, np.nonzero(index == i)) for i, one in enumerate(self.moments_in_order))
-        return {one: (at[0], at[1]) for one, at in found if len(at[0])}
+    def _counts(self) -> Array:
+        return np.array([len(shape.envelope.moments) for shape in self.shapes])
+
+    def _table(self, name: str) -> Array:
+        return np.concatenate([getattr(shape.envelope, name) for shape in self.shapes])
+
+    @cached_property
+    def moments(self) -> dict[Moment, Array]:
+        """Plateaus of every moment."""
+        index = np.concatenate([shape.moment for shape in self.shapes])
+        found = {one: np.flatnonzero(index == i) for i, one in enumerate(self.moments_in_order)}
+        return {one: places for one, places in found.items() if len(places)}
 
     @cached_property
     def temporary(self) -> Array:
-        """[K, B, P] bytes that live for a moment."""
-        return np.ascontiguousarray(self._table("temporary_bytes").transpose(0, 2, 1))
+        """[B, N] bytes that live for a moment."""
+        return np.ascontiguousarray(self._table("temporary_bytes").T)
 
     @cached_property
     def activations(self) -> Array:
-        """[A, K, B, P] with those of the other micro-batches in flight, but in the optimizer."""
+        """[A, B, N] with those of the other micro-batches in flight, but in the optimizer."""
         persistent = self.shapes[0].envelope.persistent_bytes
         own = self._table("activation_bytes") + self._table("input_bytes")
         own = own + persistent["buffers"] + persistent["inputs"]
-        saved = np.stack([shape.saved_bytes for shape in self.shapes])
+        saved = np.stack([shape.saved_bytes for shape in self.shapes], axis=1)
         others = np.maximum(self.in_flight - 1, 0.0)
-        held = (others[:, :, None] * saved[None])[:, :, :, None]
-        held = np.where(self.optimizing[None, :, None, :], 0.0, held)
-        return np.ascontiguousarray(own.transpose(0, 2, 1))[None] + held
+        held = (others[:, None, :] * saved[None])[:, :, self.owner]
+        held = np.where(self.optimizing, 0.0, held)
+        return np.ascontiguousarray(own.T)[None] + held
 
     @cached_property
     def beside(self) -> Array:
-        """[A, K, B, P] both, outside the optimizer's step."""
-        return np.where(
-            self.optimizing[None, :, None, :], -np.inf, self.activations + self.temporary
-        )
+        """[A, B, N] both, outside the optimizer's step."""
+        return np.where(self.optimizing, -np.inf, self.activations + self.temporary)
 
     @cached_property
     def steps(self) -> Array:
-        """The plateaus at which the optimizer of some stage runs."""
-        return np.flatnonzero(self.optimizing.any(axis=0))
+        """[S] the plateaus at which an optimizer runs."""
+        return np.flatnonzero(self.optimizing)
 
     def stepping_bytes(self, stepped: Array) -> Array:
-        """Return [A, Z, K, B, S] both during the optimizer's step, whose temporaries are scaled.
+        """Return [A, Z, B, S] both during the optimizer's step, whose temporaries are scaled.
 
         Args:
             stepped: [Z, K] what scales them.
         """
-        temporary = self.temporary[None, :, :, self.steps] * stepped[:, :, None, None]
-        both = self.activations[:, None, :, :, self.steps] + temporary[None]
-        runs = self.optimizing[:, self.steps][None, None, :, None, :]
-        return np.where(runs, both, -np.inf)
+        scale = stepped[:, None, self.owner[self.steps]]
+        temporary = self.temporary[None, :, self.steps] * scale
+        return self.activations[:, None, :, self.steps] + temporary[None]
 
     @cached_property
     def weight_copies(self) -> Array:
-        """[K, P] bytes of autocast's copies."""
+        """[N] bytes of autocast's copies."""
         return self._table("weight_copy_bytes")
 
     @cached_property
     def optimizing(self) -> Array:
-        """[K, P] whether the optimizer runs."""
+        """[N] whether the optimizer runs."""
         return self._at(lambda moment: moment.phase == "optimizer")
 
     def _at(self, holds: Callable[[Moment], bool]) -> Array:
-        found = np.zeros(self.rows.shape, dtype=bool)
+        found = np.zeros(len(self.owner), dtype=bool)
         for moment, places in self.moments.items():
             found[places] = holds(moment)
         return found
 
+    def highest(self, values: Array) -> Array:
+        """Return [..., K] the largest of each stage's values [..., N]."""
+        begins = np.cumsum(self._counts) - self._counts
+        return np.maximum.reduceat(values, begins, axis=-1)
+
     @cached_property
     def reduced_late(self) -> Array:
-        """[K, P] whether all gradients are reduced but the root's."""
+        """[N] whether all gradients are reduced but the root's."""
         return self._at(lambda moment: moment.phase == "optimizer" or moment.final)
 
     @cached_property
     def backward(self) -> Array:
-        """[K, P] whether a backward pass runs."""
+        """[N] whether a backward pass runs."""
         return self._at(lambda moment: moment.phase == "backward")
 
     @cached_property
     def final(self) -> Array:
-        """[K, P] whether only the root's gradients are left."""
+        """[N] whether only the root's gradients are left."""
         return self._at(lambda moment: moment.final)
 
     @cached_property
     def opens_backward(self) -> Array:
-        """[K, P] whether the backward pass has not entered a block yet."""
+        """[N] whether the backward pass has not entered a block yet."""
         return self._at(
             lambda one: one.phase == "backward" and one.unit is None and one.previous is None
         )
@@ -153,7 +155,7 @@ class Stages:
 
     @cached_property
     def gradients(self) -> tuple[Array, Array, Array, Array]:
-        """[K, P] bytes of all, of the running block's and of the root's; [K] of all together.
+        """[N] bytes of all, of the running block's and of the root's; [K] of all together.
 
         The trace's are those of whole layers: they are scaled to the parameters of the rank.
         """
@@ -163,9 +165,9 @@ class Stages:
         trainable = self.parameters[2] + self.parameters[3]
         scale = np.where(full > 0, trainable * width / np.maximum(full, 1), 1.0)
         every, block = self._table("gradient_bytes"), self._table("block_gradient_bytes")
-        before = np.where(self.opens_backward, every, 0.0).max(axis=1, keepdims=True)
-        root = np.minimum(every, before)
-        by = scale[:, None]
+        before = self.highest(np.where(self.opens_backward, every, 0.0))
+        root = np.minimum(every, before[self.owner])
+        by = scale[self.owner]
         return by * every, by * block, by * root, scale * full
 
     @cached_property
@@ -196,13 +198,11 @@ class Stages:
         return [units_by_name(units) for units in self.fsdp_units]
 
     def held_blocks(self) -> dict[str, Array]:
-        """Return [K, P] blocks of each group that keep what they gathered."""
+        """Return [N] blocks of each group that keep what they gathered."""
+        pairs = list(zip(self.shapes, self._counts.tolist(), strict=True))
         return {
-            name: np.stack(
-                [
-                    shape.envelope.blocks_held.get(name, np.zeros(1 + rows.max()))[rows]
-                    for shape, rows in zip(self.shapes, self.rows, strict=True)
-                ]
+            name: np.concatenate(
+                [shape.envelope.blocks_held.get(name, np.zeros(count)) for shape, count in pairs]
             )
             for name in group_names(self.profile)
         }

@@ -16,6 +16,7 @@ from split_spaces import (
     MIXTURE,
     OPTIMIZER,
     SOFTWARE,
+    TWO_KINDS,
     UNEVEN,
     bases,
     nearness,
@@ -54,7 +55,7 @@ from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 
 pytestmark = pytest.mark.slow
-MODELS = (FEW_LAYERS, MIXTURE, DENSE, UNEVEN)
+MODELS = (FEW_LAYERS, MIXTURE, DENSE, UNEVEN, TWO_KINDS)
 
 
 @pytest.fixture(scope="module")
