@@ -59,6 +59,11 @@ class ParallelStyles:
     groups: int
     heads: Heads | None = None
 
+    @property
+    def hidden(self) -> float:
+        """Width of the residual stream, which the first layer takes; 0 where there is none."""
+        return next((shape.width_in for shape in self.shapes.values()), 0.0)
+
     def share(self, module: str, tensor: int) -> float:
         """Return the part of a split layer's weights that one of `tensor` ranks holds."""
         shape, heads = self.shapes[module], self.heads

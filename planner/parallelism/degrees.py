@@ -34,11 +34,25 @@ class Split:
     """Whether sequence parallelism reduces the gradient of every norm's parameter by itself in each
     backward pass (torch), not all of them together once a step (Megatron)."""
 
+    splits_experts: bool = False
+    """Whether tensor ranks split the layers of each expert too (`dispatch.SPLIT_BY_TENSOR`)."""
     gathered: GatheredBytes = AS_COMPUTED
     """What is gathered for the products of blocks, where sequence parallelism gathers."""
 
+    @property
+    def expert_tensor(self) -> int:
+        """Among how many tensor ranks each expert's layers are split."""
+        return self.tensor if self.splits_experts else 1
+
     @classmethod
-    def of(cls, layout: Layout, stack: Stack, gathered: GatheredBytes = AS_COMPUTED) -> Split:
+    def of(
+        cls,
+        layout: Layout,
+        stack: Stack,
+        gathered: GatheredBytes = AS_COMPUTED,
+        *,
+        splits_experts: bool = False,
+    ) -> Split:
         """Return the split that a layout asks of a stack.
 
         torch's is the plan of its tutorial (intermediate/TP_tutorial): with sequence parallelism
@@ -57,5 +71,6 @@ class Split:
             keeps_gathered=of_torch and sequence_parallel,
             copies_logits=sequence_parallel and stack == "torch-eager",
             reduces_norms=of_torch and sequence_parallel,
+            splits_experts=splits_experts,
             gathered=gathered if sequence_parallel else AS_COMPUTED,
         )

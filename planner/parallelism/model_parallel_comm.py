@@ -24,7 +24,7 @@ class Exchange:
     """A collective that a segment runs: among which ranks, and its whole buffer."""
 
     among: str
-    """tensor, context or expert."""
+    """tensor, context, expert, or expert_tensor: tensor ranks that split each expert."""
     kind: Collective
     total_bytes: Affine
     count: int = 1
@@ -170,7 +170,8 @@ def _expert_exchanges(segment: Segment, split: Split) -> list[Exchange]:
     """Return the all-to-alls that bring tokens to their experts and back: two a pass.
 
     Each is as large as what goes into a layer's first product of experts: tokens · active experts
-    · hidden, divided by the ranks that hold the micro-batch's tokens.
+    · hidden, divided by the ranks that hold the micro-batch's tokens. Tensor ranks that split each
+    expert gather what all of them received, and scatter the sums of what they made.
     """
     widths = [
         kernel
@@ -190,4 +191,8 @@ def _expert_exchanges(segment: Segment, split: Split) -> list[Exchange]:
         (k.dims["m"].per_sample for k in segment.kernels if is_dense_linear(k)), default=0.0
     )
     copies = dims["batch"].base * dims["m"].per_sample / tokens if tokens else 1.0
-    return [Exchange("expert", "all_to_all", size, 2, max(1.0, copies))]
+    exchanges = [Exchange("expert", "all_to_all", size, 2, max(1.0, copies))]
+    if split.expert_tensor > 1:
+        whole = size.times(split.expert_tensor)
+        exchanges.append(Exchange("expert_tensor", "all_gather", whole, 2))
+    return exchanges

@@ -23,6 +23,8 @@ class RankUnits:
 
     dense: tuple[Unit, ...]
     experts: tuple[Unit, ...]
+    expert_tensor: int = 1
+    """Among how many tensor ranks each expert is split."""
 
     @property
     def parameters(self) -> float:
@@ -46,7 +48,7 @@ class RankUnits:
         """Return parameters of the rank's share where the state is divided over `shard` ranks."""
         dense = sum(u.count * (u.trainable if trainable else u.parameters) for u in self.dense)
         expert = sum(u.count * (u.trainable if trainable else u.parameters) for u in self.experts)
-        over = expert_data_layout(layout)
+        over = expert_data_layout(layout, self.expert_tensor)
         return dense / layout.shard + (expert / over.shard if expert else 0.0)
 
 
@@ -70,13 +72,13 @@ def _several(layout: Layout) -> int:
 
 
 @lru_cache(maxsize=65536)
-def expert_data_layout(layout: Layout) -> Layout:
+def expert_data_layout(layout: Layout, expert_tensor: int = 1) -> Layout:
     """Return the ranks that hold the same experts, as a data dimension.
 
     Where copies of the sharded state stand side by side (HSDP), as many of these ranks share one as
     go into both: on 3 nodes of 8, experts that are dealt to 2 ranks have 12 of them, in fours.
     """
-    ranks = layout.data * layout.context * layout.tensor // layout.expert
+    ranks = layout.data * layout.context * layout.tensor // (layout.expert * expert_tensor)
     whole = layout.shard >= layout.data * layout.context
     shard = ranks if layout.zero_stage and whole else gcd(layout.shard, ranks)
     return Layout(data=ranks, shard=shard, zero_stage=layout.zero_stage, pipeline=_several(layout))
@@ -131,6 +133,7 @@ class SplitUnits:
             experts=tuple(
                 replace(experts, count=count) for count, (_, experts) in held if experts is not None
             ),
+            expert_tensor=self.split.expert_tensor,
         )
 
     def _blocks_by_stage(self, layout: Layout) -> list[list[int]]:
@@ -158,7 +161,8 @@ def split_units(
     for unit in units[:-1]:
         weights = _expert_weights(trace, unit.name)
         dense = _dense_share(unit, groups[unit.name or ""], styles, split, weights)
-        experts = _scaled(unit, weights / split.expert / unit.parameters) if weights else None
+        held = weights / (split.expert * split.expert_tensor)
+        experts = _scaled(unit, held / unit.parameters) if weights else None
         blocks.append((dense, experts))
     root = units[-1]
     ends = _root_parameters(trace, split, root)

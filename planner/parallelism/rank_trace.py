@@ -167,7 +167,7 @@ class _Splitter:
     ) -> tuple[Kernel, tuple[float, float]]:
         split = self.split
         if is_expert_product(kernel):
-            return _expert_product(kernel, split)
+            return _expert_product(kernel, split, styles.hidden)
         style = styles.style.get(kernel.module, "whole")
         if is_dense_linear(kernel) and style != "whole":
             return _linear(kernel, style, styles, split, backward)
@@ -276,17 +276,29 @@ def _square_axis(kernel: Kernel, style: str, backward: bool) -> str:
     return "n" if (style == "column") != backward else "k"
 
 
-def _expert_product(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, float]]:
+def _expert_product(
+    kernel: Kernel, split: Split, hidden: float
+) -> tuple[Kernel, tuple[float, float]]:
     """Return the products of a rank's experts: fewer of them, with the tokens of all ranks.
 
-    The `tensor` ranks of a micro-batch hold its tokens in equal parts.
+    The `tensor` ranks of a micro-batch hold its tokens in equal parts. Where they split each
+    expert's inner width, all of them take the tokens of all.
     """
-    tokens = split.expert / (split.tensor * split.context)
+    tokens = split.expert * split.expert_tensor / (split.tensor * split.context)
     factors = {name: tokens if kernel.dims[name].grows else 1.0 for name in ("m", "n", "k")}
     factors["batch"] = 1 / split.expert
+    if split.expert_tensor > 1:
+        factors[_inner_axis(kernel, hidden)] /= split.expert_tensor
     part, shares = _product(kernel, factors)
     dims = {**part.dims, SPLIT_EXPERTS: kernel.dims["batch"]}
     return part.model_copy(update={"dims": dims}), shares
+
+
+def _inner_axis(kernel: Kernel, hidden: float) -> str:
+    """Return the axis of an expert's product that is its inner width, not the residual stream's."""
+    free = [name for name in ("m", "n", "k") if not kernel.dims[name].grows]
+    inner = [name for name in free if kernel.dims[name].base != hidden]
+    return (inner or free)[0]
 
 
 def _batched(kernel: Kernel, split: Split, inside: bool) -> tuple[Kernel, tuple[float, float]]:

@@ -6,6 +6,7 @@ from ..parallelism.legal_layouts import Shape
 from ..parallelism.rank_parameters import RankUnits, split_units
 from ..parallelism.rank_trace import Split
 from ..plan.setup import Setup
+from ..software.dispatch import SPLIT_BY_TENSOR
 from .kept.model_cache import ModelCache
 
 
@@ -14,21 +15,25 @@ def units_by_stage(cache: ModelCache, setup: Setup) -> list[RankUnits]:
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     layout = Shape.of(setup.layout)._replace(sequence_parallel=False).smallest()
     units = cache.steps.units_in(setup.stack)
+    splits_experts = SPLIT_BY_TENSOR in setup.features
 
     def make() -> list[RankUnits]:
         trace = cache.steps.trace_in(numerics, "none")
-        split = Split.of(layout, setup.stack)
+        split = Split.of(layout, setup.stack, splits_experts=splits_experts)
         parts = cache.shared(
             ("split units", units, numerics, split),
             lambda: split_units(cache.profile, units, trace, split),
         )
         # Equal ones are one object, for units are compared by identity.
         return [
-            cache.shared(("units", layout.tensor, layout.expert, *one.sizes), lambda one=one: one)
+            cache.shared(
+                ("units", layout.tensor, split.expert_tensor, layout.expert, *one.sizes),
+                lambda one=one: one,
+            )
             for one in parts.by_stage(layout)
         ]
 
-    return cache.shared(("stages", units, numerics, layout, setup.stack), make)
+    return cache.shared(("stages", units, numerics, layout, setup.stack, splits_experts), make)
 
 
 def fullest_rank(cache: ModelCache, setup: Setup) -> RankUnits:

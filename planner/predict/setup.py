@@ -11,7 +11,7 @@ from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..parallelism.degrees import Split
 from ..plan.setup import Date, Setup
-from ..software.dispatch import UNFUSED_EXPERTS, routing_passes, waiting_launch_s
+from ..software.dispatch import SPLIT_BY_TENSOR, UNFUSED_EXPERTS, routing_passes, waiting_launch_s
 from ..software.fp8_operands import gathered_bytes, kept_operands
 from ..software.kept_memory import (
     BUILT_IN_FP32,
@@ -33,6 +33,7 @@ from ..software.versions import (
     LARGE_BUCKETS,
     REDUCTIONS_APART,
     SHARDED_BY_TENSOR,
+    attention_date,
     is_lean,
     is_python_bound,
     launches_serially,
@@ -81,7 +82,12 @@ def setup_residence(setup: Setup) -> Residence:
 def split_of(setup: Setup) -> Split:
     """Return how the layout of a setup divides a step."""
     gathered = gathered_bytes(setup.stack, setup.precision, setup.features)
-    return Split.of(setup.layout, setup.stack, gathered)
+    return Split.of(
+        setup.layout,
+        setup.stack,
+        gathered,
+        splits_experts=SPLIT_BY_TENSOR in setup.features,
+    )
 
 
 def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
@@ -97,6 +103,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         facts,
         autocast=setup.autocast,
         date=date,
+        attention_date=attention_date(date, setup.features),
         flash_package=FLASH_PACKAGE in setup.features,
         narrow_products=narrow_products(setup.features),
         routing_passes=routing_passes(setup.stack, setup.features, constants),

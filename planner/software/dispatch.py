@@ -26,6 +26,14 @@ TOKEN_DROP = "token-drop"
 """Feature: experts take as many tokens as they have room for and drop others, so that all shapes
 are known before."""
 
+SEQUENTIAL_EXPERTS = "sequential-experts"
+"""Feature: a rank runs the layers of its experts one after another, each product by itself
+(Megatron's SequentialMLP, without moe_grouped_gemm), and no grouped kernel."""
+SPLIT_BY_TENSOR = "experts-by-tensor"
+"""Feature: tensor ranks split each expert's layers, as they do others, so that all of them take the
+tokens of all (Megatron's expert_tensor_parallel_size equal to its tensor degree, which it is unless
+told otherwise). Elsewhere a rank holds its experts whole, as recipes tell it."""
+
 
 @dataclass(frozen=True)
 class Dispatch:
@@ -35,18 +43,28 @@ class Dispatch:
     """Whether a token crosses to a node once, for all of its experts there."""
     overlaps: bool
     """Whether another micro-batch computes meanwhile."""
+    splits_experts: bool = False
+    """Whether tensor ranks split each expert."""
 
 
 def dispatch_of(features: frozenset[str]) -> Dispatch:
     """Return how tokens go to their experts."""
-    return Dispatch(sends_once=FUSED_DISPATCH in features, overlaps=OVERLAPPED_EXPERTS in features)
+    return Dispatch(
+        sends_once=FUSED_DISPATCH in features,
+        overlaps=OVERLAPPED_EXPERTS in features,
+        splits_experts=SPLIT_BY_TENSOR in features,
+    )
 
 
 def routing_passes(stack: Stack, features: frozenset[str], constants: Constants) -> float:
     """Return how often the rows of experts' grouped products are moved beside the products.
 
-    Tokens are sorted by expert, padded, cast, weighted and put back, and groups are uneven.
+    Tokens are sorted by expert, padded, cast, weighted and put back, and groups are uneven. Around
+    products that are not grouped nothing is left but what the trace shows: rows are gathered
+    before, weighted and added behind.
     """
+    if SEQUENTIAL_EXPERTS in features:
+        return 0.0
     lean = FUSED_DISPATCH in features or stack == "xla"
     return constants["routing_passes.lean" if lean else "routing_passes"]
 

@@ -36,6 +36,8 @@ class StackFacts:
     layers are 16-bit themselves."""
     date: Date | None = None
     """Date of the software; None is today."""
+    attention_date: Date | None = None
+    """Date of its attention kernels; None is today."""
     flash_package: bool = False
     """Whether attention is the flash-attn package's, not torch's own."""
     launches_serially: bool = False

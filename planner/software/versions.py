@@ -15,6 +15,9 @@ from ..plan.setup import Date, ReduceDtype
 
 FLASH_PACKAGE = "flash-attention-package"
 """Feature: attention is the flash-attn package's, which a record calls "flash", torch's "fused"."""
+FLASH_2_PACKAGE = "flash-attention-2"
+"""Feature: attention is that of the flash-attn package before its third generation, whatever the
+date: recipes that turn cuDNN's off (NVTE_FUSED_ATTN=0) in a container that has no other."""
 NATIVE_AUTOCAST: Date = (2022, 1)
 """Mixed precision was Apex O2 (16-bit layers) before torch 1.6 brought torch.autocast (2020-07),
 and stayed so in most training scripts until Apex gave its amp up."""
@@ -103,6 +106,17 @@ convolutions in channels-last order is not known: nobody published them with it.
 COALESCED_ZERO_3: Date = (2022, 1)
 """DeepSpeed gathered parameter by parameter before, over one rail at a time, whatever the model and
 the fabric (Narayanan et al. 2021, table 2: the same step on 768 and on 1,536 accelerators)."""
+
+
+def attention_date(date: Date | None, features: frozenset[str]) -> Date | None:
+    """Return the date of the attention kernels of software of a date."""
+    if FLASH_2_PACKAGE not in features:
+        return date
+    return _OF_FLASH_2 if date is None else min(date, _OF_FLASH_2)
+
+
+_OF_FLASH_2: Date = (2024, 1)
+"""A month in which the package was of its second generation."""
 
 
 def scripts_gelu(stack: Stack, date: Date | None) -> bool:

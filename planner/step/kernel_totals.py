@@ -150,6 +150,8 @@ class StepKernels:
         self._reduces = [row for row, k in enumerate(kernels) if REREAD in k.dims]
         self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
         self._expert = [row for row, k in enumerate(kernels) if is_expert_product(k)]
+        # Where a rank holds one expert nothing is sorted, and its product is a plain one.
+        self._grouped = [row for row in self._expert if kernels[row].dims["batch"].base > 1]
         self._dispatched = [
             rows[id(kernel)]
             for segments in self._segments
@@ -230,7 +232,7 @@ class StepKernels:
         device_s[self._flash] *= attention_slowdown(
             attention_architecture(device),
             stack.name,
-            stack.date,
+            stack.attention_date,
             constants,
             head_dim=self._head_dim.reshape(-1, 1),
             tokens=self._tokens,
@@ -252,14 +254,14 @@ class StepKernels:
             device_s += self._table.transposing_s(curves, precision, constants, copy_step=copy_step)
         if lacks_grouped_kernels(stack.name, stack.date):
             device_s += self._table.general_transposing_s(curves, precision, constants)
-        if self._expert:
-            moved = curves.memory_bound_s(self._table.row_bytes(self._expert), kind="copy")
-            passes = stack.routing_passes
-            if _fuses_experts(device, precision, stack):
-                passes = constants["routing_passes.fused"]
-                device_s[self._dispatched] = 0.0
-                device_s[self._flash] *= constants["attention_fp8"]
-            device_s[self._expert] += passes * copy_step * moved
+        passes = stack.routing_passes
+        if self._expert and _fuses_experts(device, precision, stack):
+            passes = constants["routing_passes.fused"]
+            device_s[self._dispatched] = 0.0
+            device_s[self._flash] *= constants["attention_fp8"]
+        if self._grouped:
+            moved = curves.memory_bound_s(self._table.row_bytes(self._grouped), kind="copy")
+            device_s[self._grouped] += passes * copy_step * moved
         return device_s
 
 

@@ -151,9 +151,17 @@ def segment_seconds(
         dispatch: how tokens go to their experts.
     """
     constants = links.constants
-    comm = exchange_s(split, layout, links, micro_batches, sends_once=dispatch.sends_once)
+    comm = exchange_s(
+        split,
+        layout,
+        links,
+        micro_batches,
+        sends_once=dispatch.sends_once,
+        expert_tensor=layout.tensor if dispatch.splits_experts else 1,
+    )
     exposed = {
-        "tensor": tensor_exposure * comm["tensor"],
+        # What experts' products need, and what they made, is not cut up to run beside them.
+        "tensor": tensor_exposure * comm["tensor"] + comm["expert_tensor"],
         "context": exposed_s(
             comm["context"],
             np.zeros_like(times.compute_s),
@@ -180,14 +188,20 @@ def segment_seconds(
 
 
 def exchange_s(
-    split: SplitTrace, layout: Layout, links: Links, micro_batches: Array, *, sends_once: bool
+    split: SplitTrace,
+    layout: Layout,
+    links: Links,
+    micro_batches: Array,
+    *,
+    sends_once: bool,
+    expert_tensor: int = 1,
 ) -> dict[str, Array]:
     """Return [segments, B] seconds of each dimension's collectives, were nothing overlapped."""
     seconds = {
         among: np.zeros((len(split.exchanges), len(micro_batches)))
-        for among in ("tensor", "context", "expert")
+        for among in ("tensor", "context", "expert", "expert_tensor")
     }
-    degrees = (layout.tensor, layout.context, layout.expert)
+    degrees = (layout.tensor, layout.context, layout.expert, expert_tensor)
     sizes = tuple(float(size) for size in micro_batches)
     table = _exchange_table(split, degrees, links.site.domain, sizes, sends_once)
     if table is not None:
@@ -215,7 +229,7 @@ class _ExchangeTable:
 @lru_cache(maxsize=4096)
 def _exchange_table(
     split: SplitTrace,
-    degrees: tuple[int, int, int],
+    degrees: tuple[int, int, int, int],
     domain: int,
     micro_batches: tuple[float, ...],
     sends_once: bool,
@@ -241,7 +255,7 @@ def _exchange_table(
 
 def _call(
     one: Exchange,
-    degrees: tuple[int, int, int],
+    degrees: tuple[int, int, int, int],
     domain: int,
     micro_batch: float,
     *,
@@ -255,19 +269,23 @@ def _call(
     return CollectiveCall(kind=one.kind, total_bytes=size, group=group)
 
 
-def _groups(degrees: tuple[int, int, int], domain: int) -> dict[str, Group]:
-    """Return the ranks that exchange, by dimension."""
-    tensor, context, expert = degrees
+def _groups(degrees: tuple[int, int, int, int], domain: int) -> dict[str, Group]:
+    """Return the ranks that exchange, by dimension.
+
+    Experts lie on neighbouring ranks, each whole or split over that many of them.
+    """
+    tensor, context, expert, expert_tensor = degrees
     return {
         "tensor": Group.packed(tensor, domain),
         "context": Group.packed(context, domain, stride=tensor),
-        "expert": Group.packed(expert, domain),
+        "expert": Group.packed(expert, domain, stride=expert_tensor),
+        "expert_tensor": Group.packed(expert_tensor, domain),
     }
 
 
 def links_used(layout: Layout, site: Site) -> tuple[object, ...]:
     """Return what of a site's links the exchanges of a rank's kernels run over."""
-    groups = _groups((layout.tensor, layout.context, layout.expert), site.domain).values()
+    groups = _groups((layout.tensor, layout.context, layout.expert, 1), site.domain).values()
     if all(group.ranks == 1 for group in groups):
         return ()
     inside = site.domain, site.intra_link.bytes_per_s
@@ -283,7 +301,9 @@ def hybrid_rows(rows: Sequence[tuple[RankUnits, Layout]]) -> TrafficRows:
         parts.append((row, units.dense, data_layout(layout), layout.tensor))
         if units.experts:
             experts = (*units.experts, _EMPTY_ROOT)
-            parts.append((row, experts, expert_data_layout(layout), layout.expert))
+            split = units.expert_tensor
+            held = expert_data_layout(layout, split)
+            parts.append((row, experts, held, layout.expert * split))
     return TrafficRows(parts=tuple(parts), rows=len(rows))
 
 

@@ -161,6 +161,28 @@ of moving rows (`routing_passes`) were fitted when all of Megatron's runs shared
 Tried and left out: that same host cost hidden as other launches are (to the power 4), which moves
 nothing by more than a point but one run.
 
+How experts' layers are divided and run. Grok-1 of dgxc was right or 10 % too fast where its recipe
+is of 2025-05, and 14 to 29 % too slow in that of 2025-07, on H100 and GB200. The recipes differ
+(NVIDIA/dgxc-benchmarking, grok1/configure.sh and grok1_314b.yaml of 8f5cbb3, launch.sh of f041145;
+NeMo's pretrain_grok1_314b.py and mixtral.py). Records say so now; no constant.
+
+- A rank with one expert has nothing to sort by expert (Megatron Core sorts where
+  `num_local_experts` is more than 1), and its product is a plain one, so that `routing_passes` do
+  not hold; nor do they where experts run one after another (`sequential-experts`: neither recipe
+  sets `moe_grouped_gemm`). Expected: Grok-1 faster by a seventh, in fp8 by a fifth, and all that
+  have as many ranks as experts, such as Mixtral of AMD's Primus.
+- Tensor ranks may split each expert too, so that they gather the tokens of all before its products
+  and scatter the sums, and the ranks that exchange lie as far apart (`experts-by-tensor`:
+  Megatron's default and Grok-1's of 2025-05, four nodes where one was counted; `ET` of GB200's of
+  2025-07). Expected: Grok-1 of 2025-05 slower by 8 to 12 %, of GB200 by 5 to 8.
+- The recipe of 2025-05 turns cuDNN's attention off in a container that has FlashAttention-2
+  (`NVTE_FUSED_ATTN=0`; `flash-attention-2`). Expected: 4 to 6 % slower.
+
+Within folds Grok-1 of 2025-05 in 16 bits went from -5 to +9 % to -5 to 0, of 2025-07 from +29 to
++8, on GB200 from +20 to +9, in fp8 there from +20 to +2 and +4. In fp8 on H100 it is 10 to 16 % too
+fast in every layout, where it was -14 to +14: what is left is one level. Mixtral on MI355X, which
+none of this was read from, went from +43 to +30 %. Mixtures of dgxc went from 15.1 to 13.5 %.
+
 DeepSeek-V3 of dgxc on GB200 had no fused attention, as 3 records say since that day: Transformer
 Engine 2.3 in its container (nemo:25.04.01) has FlashAttention only where keys and values are
 equally wide, and cuDNN trains 192 and 128 on Blackwell since 9.11 (`nvte_get_fused_attn_backend`,
@@ -350,8 +372,9 @@ one device. Four groups above 15 % make 2.2 of the 8.6 points. What they and oth
 - nemo-automodel's LoRA of Llama-3-70B in 4 stages of 10 chunks is 18 to 26 % too fast. One layout
   fell from 26.9 to 24.9 s between two of its releases. Torch's own pipelines are in no other
   source.
-- dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 52 % too fast) makes 6 of 15 points;
-  Grok-1 there is 15 to 19 % too slow under the same software.
+- dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 52 % too fast) makes 6 of 13 points;
+  Grok-1 in fp8 on H100 is 10 to 16 % too fast, in 16 bits right ("How experts' layers are
+  divided").
 - Pax, 17.2 % until 2026-11-28: what it attends with was taken from the presence of Transformer
   Engine, whose layers for JAX call cuDNN's fused attention only where NVTE_FUSED_ATTN asks for it,
   as their container does since 24.04; XLA calls it by itself since 2024-02, and the 126M was

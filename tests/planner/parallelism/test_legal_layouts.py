@@ -82,6 +82,11 @@ def test_some_of_the_ranks_that_share_experts_have_one_copy_of_them() -> None:
     assert expert_data_layout(whole).shard == 12
 
 
+def test_ranks_that_split_each_expert_leave_fewer_that_hold_the_same() -> None:
+    layout = Layout(data=32, shard=32, zero_stage=1, tensor=4, expert=8)
+    assert [expert_data_layout(layout, split).data for split in (1, 4)] == [16, 4]
+
+
 def test_a_model_without_repeated_blocks_is_not_split(make_decoder: Decoders) -> None:
     whole = make_decoder(layers=1)
     assert limits_of(whole.step("amp16"), 1024) is None

@@ -317,9 +317,9 @@ def test_a_fused_width_that_ranks_do_not_divide_is_split_by_heads(toy: Profile) 
     assert segment.kernels[2].dims["k"].base == heads * dim / tensor
 
 
-def experts(module: str = "b.ffn") -> Kernel:
-    count, width = 8, 256
-    return linear(module, width, HIDDEN).model_copy(
+def experts(width: int = 256) -> Kernel:
+    count = 8
+    return linear("b.ffn", width, HIDDEN).model_copy(
         update={
             "dims": {
                 "batch": Affine(count),
@@ -343,6 +343,25 @@ def test_experts_are_spread_and_see_the_tokens_of_all_ranks(toy: Profile) -> Non
     assert product.flops == experts().flops
     ((exchange,),) = share.exchanges
     assert (exchange.kind, exchange.count, exchange.copies) == ("all_to_all", 2, 2)
+
+
+def test_tensor_ranks_that_split_each_expert_gather_the_tokens_of_all(toy: Profile) -> None:
+    trace = trace_of(toy)
+    forward = next(s for s in trace.segments if s.block and s.phase == "forward")
+    one = forward.model_copy(update={"kernels": (*forward.kernels, experts(width=24))})
+    mixture = trace.model_copy(update={"segments": (one,), "schedule": [0]})
+    whole, split = (
+        split_trace(mixture, Split(tensor=2, expert=4, splits_experts=splits))
+        for splits in (False, True)
+    )
+    found = [share.trace.segments[0].kernels[-1] for share in (whole, split)]
+    assert [product.dims["m"].per_sample for product in found] == [SEQ / 2, SEQ]
+    assert [product.dims["n"].base for product in found] == [24, 12]
+    assert [product.dims["k"].base for product in found] == [HIDDEN, HIDDEN]
+    assert found[0].flops == found[1].flops
+    sent = {one.among: one.total_bytes for one in split.exchanges[0]}
+    assert sent["expert_tensor"] == sent["expert"].times(2)
+    assert "expert_tensor" not in {one.among for one in whole.exchanges[0]}
 
 
 @pytest.mark.parametrize(("copies", "nodes"), [(1, 4), (8, 2), (8, 1000)])

@@ -22,6 +22,15 @@ def test_experts_cost_less_beside_their_products_where_kernels_are_fused() -> No
     assert routing_passes("xla", none, USUAL) == lean
 
 
+def test_products_that_are_not_grouped_need_no_sorting() -> None:
+    assert routing_passes("megatron", frozenset({"sequential-experts"}), USUAL) == 0
+
+
+def test_tensor_ranks_split_experts_where_a_record_says_so() -> None:
+    assert not dispatch_of(frozenset()).splits_experts
+    assert dispatch_of(frozenset({"experts-by-tensor"})).splits_experts
+
+
 def test_nccl_sends_every_copy_and_hides_none() -> None:
     assert dispatch_of(frozenset()) == Dispatch(sends_once=False, overlaps=False)
     assert dispatch_of(frozenset({"deepep"})).sends_once

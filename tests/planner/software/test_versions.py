@@ -9,6 +9,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
 from gpuplan.planner.software.versions import (
     TRANSFORMER_ENGINE,
+    attention_date,
     fuses_experts,
     is_python_bound,
     lacks_grouped_kernels,
@@ -215,3 +216,10 @@ def test_what_selective_recompute_means(stack, features, expected):
         features=frozenset(features),
     )
     assert recompute_policies(setup) == expected
+
+
+def test_a_recipe_may_keep_to_flash_attention_2() -> None:
+    second = frozenset({"flash-attention-2"})
+    assert attention_date((2025, 5), frozenset()) == (2025, 5)
+    assert attention_date((2025, 5), second) == attention_date(None, second) == (2024, 1)
+    assert attention_date((2023, 9), second) == (2023, 9)

@@ -32,28 +32,28 @@ def gather() -> Kernel:
     )
 
 
-def product(*, spread: bool) -> Kernel:
+def product(*, spread: bool, local: int = LOCAL) -> Kernel:
     whole = {"experts": Affine(ALL, 0)} if spread else {}
     return Kernel(
         kind="gemm",
         op="aten.bmm",
         dims={
-            "batch": Affine(LOCAL, 0),
+            "batch": Affine(local, 0),
             "m": Affine(0, TOKENS),
             "n": Affine(WIDTH, 0),
             "k": Affine(WIDTH, 0),
             **whole,
         },
         dtype="16bit",
-        flops=Affine(0, 2 * LOCAL * TOKENS * WIDTH**2),
-        bytes_read=Affine(0, 2 * LOCAL * TOKENS * WIDTH),
-        bytes_written=Affine(0, 2 * LOCAL * TOKENS * WIDTH),
+        flops=Affine(0, 2 * local * TOKENS * WIDTH**2),
+        bytes_read=Affine(0, 2 * local * TOKENS * WIDTH),
+        bytes_written=Affine(0, 2 * local * TOKENS * WIDTH),
         linear=True,
     )
 
 
-def step_trace(*, spread: bool) -> StepTrace:
-    kernels = (gather(), product(spread=spread))
+def step_trace(*, spread: bool, local: int = LOCAL) -> StepTrace:
+    kernels = (gather(), product(spread=spread, local=local))
     return StepTrace(
         numerics="amp16",
         recompute="none",
@@ -106,3 +106,18 @@ def test_what_the_host_launches_after_it_waited_is_added_to_the_devices_time():
 
 def test_a_recipe_may_leave_fused_kernels_out():
     assert seconds((2026, 6), unfused=True) == seconds((2026, 4))
+
+
+@pytest.mark.parametrize(("local", "is_sorted"), [(1, False), (2, True)])
+def test_a_rank_with_one_expert_sorts_nothing(local: int, *, is_sorted: bool):
+    step = StepKernels([step_trace(spread=True, local=local)], np.array([1.0]), fused=True)
+    curves = curves_for(CATALOGUE.accelerators["H100-80GB-SXM"])
+    megatron = facts_of("megatron", CONSTANTS)
+    without, with_passes = (
+        step.kind_seconds(
+            curves, precision="bf16-amp", stack=replace(megatron, routing_passes=passes)
+        )
+        for passes in (0.0, 2.0)
+    )
+    assert (with_passes["gemm"] > without["gemm"]) is is_sorted
+    assert with_passes["embedding"] == without["embedding"]
