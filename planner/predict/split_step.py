@@ -171,7 +171,7 @@ def slowest_stages_of(
             cache.links(site),
             micro_batches=micro_batches,
             tensor_exposure=exposure,
-            dispatch=dispatch_of(setup.features),
+            dispatch=dispatch_of(setup.stack, setup.features),
         )
         for name, one, share in zip(traced, times, shares, strict=True)
     }

@@ -45,12 +45,15 @@ class Dispatch:
     """Whether another micro-batch computes meanwhile."""
     splits_experts: bool = False
     """Whether tensor ranks split each expert."""
+    stands_still: bool = False
+    """Whether an exchange is one call of NCCL, for which the products behind it wait."""
 
 
-def dispatch_of(features: frozenset[str]) -> Dispatch:
+def dispatch_of(stack: Stack, features: frozenset[str]) -> Dispatch:
     """Return how tokens go to their experts."""
     return Dispatch(
         sends_once=FUSED_DISPATCH in features,
+        stands_still=stack != "xla" and FUSED_DISPATCH not in features,
         overlaps=OVERLAPPED_EXPERTS in features,
         splits_experts=SPLIT_BY_TENSOR in features,
     )

@@ -21,7 +21,8 @@ def expert_share(
     them: one's forward is paired with the other's backward.
     """
     if not dispatch.overlaps:
-        return np.full(sent_s.shape[-1], constants["expert_exposure"])
+        name = "expert_exposure.nccl" if dispatch.stands_still else "expert_exposure"
+        return np.full(sent_s.shape[-1], constants[name])
     sent, hiding = times.count @ sent_s, times.count @ times.total_s
     left = exposed_s(
         sent,

@@ -155,7 +155,8 @@ Within folds mixtures of experts of Megatron-Bridge went from 15.2 to 8.9 %, of 
 from 16.5 to 16.3, of NeMo-Automodel from 14.6 to 13.6, of dgxc from 16.7 to 16.6; without their
 sources from 16.3 to 9.7, 13.4 to 15.8, 17.4 to 15.2 and 16.0 to 15.9. Blackwell's of 25.11 went
 from +13 to +26 % to -7 to +2. What is worse is Qwen3-235B on 256 H100 with NCCL's exchange, -10 to
-0 % before and +14 to +23 now, where with DeepEP's it is 18 % too fast: it took as long with either.
+0 % before and +14 to +23 now. (26.02.01's was read as DeepEP's, and 18 % too fast; its recipe names
+that, and sets the dispatcher to all-to-all: qwen3_llm_pretrain.py of v0.3.1.)
 Qwen3-30B of 26.02, a regression that the page itself reports, stays 36 and 44 % too fast. Both ways
 of moving rows (`routing_passes`) were fitted when all of Megatron's runs shared one.
 Tried and left out: that same host cost hidden as other launches are (to the power 4), which moves
@@ -182,6 +183,20 @@ Within folds Grok-1 of 2025-05 in 16 bits went from -5 to +9 % to -5 to 0, of 20
 +8, on GB200 from +20 to +9, in fp8 there from +20 to +2 and +4. In fp8 on H100 it is 10 to 16 % too
 fast in every layout, where it was -14 to +14: what is left is one level. Mixtral on MI355X, which
 none of this was read from, went from +43 to +30 %. Mixtures of dgxc went from 15.1 to 13.5 %.
+
+What an all-to-all of NCCL holds up. One constant, `expert_exposure`, stood for the exchanges of all
+recipes that do not run them beside another micro-batch: .40, where NCCL's is a call between the
+permutation and the products that need its rows, so that nothing can run beside it but a shared
+expert. It has a level of its own, `expert_exposure.nccl` (prior .9). Expected: what exchanges over
+several nodes without DeepEP slower by half of those, Qwen3-235B of 25.09 by a quarter, DeepSeek-V3
+of dgxc on H100 by a fifth, Grok-1 of 2025-05 by 5 %; on one node 2 %. Fitted with `expert_exposure`
+and both ways of moving rows, all others as they were, to 80 runs: .90 (.87 to .93 without any
+source), .45, `routing_passes` 1.87 (2.66 before), lean 1.13 (1.01). Within folds mixtures of dgxc
+went from 13.5 to 11.5 %, of Megatron-Bridge's H100 releases from 16.3 to 13.7, of Megatron-Bridge
+from 9.1 to 9.8, NeMo-Automodel's from 14.3 to 15.6; without their sources from 13.4 to 11.3, 15.9
+to 14.7, 9.9 to 10.2, 15.2 to 17.9; without their devices from 12.9 to 12.4, 14.4 to 13.1, 12.5 to
+12.1. Qwen3-235B of 25.09 goes from -20 to +10 %, DeepSeek-V3 of dgxc on H100 from -27 to -15. Five
+runs of Qwen3-235B that hide NCCL's exchange beside another micro-batch stay 15 to 22 % too slow.
 
 DeepSeek-V3 of dgxc on GB200 had no fused attention, as 3 records say since that day: Transformer
 Engine 2.3 in its container (nemo:25.04.01) has FlashAttention only where keys and values are
@@ -372,7 +387,7 @@ one device. Four groups above 15 % make 2.2 of the 8.6 points. What they and oth
 - nemo-automodel's LoRA of Llama-3-70B in 4 stages of 10 chunks is 18 to 26 % too fast. One layout
   fell from 26.9 to 24.9 s between two of its releases. Torch's own pipelines are in no other
   source.
-- dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 52 % too fast) makes 6 of 13 points;
+- dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 52 % too fast) makes 6 of 12 points;
   Grok-1 in fp8 on H100 is 10 to 16 % too fast, in 16 bits right ("How experts' layers are
   divided").
 - Pax, 17.2 % until 2026-11-28: what it attends with was taken from the presence of Transformer

@@ -27,14 +27,18 @@ def test_products_that_are_not_grouped_need_no_sorting() -> None:
 
 
 def test_tensor_ranks_split_experts_where_a_record_says_so() -> None:
-    assert not dispatch_of(frozenset()).splits_experts
-    assert dispatch_of(frozenset({"experts-by-tensor"})).splits_experts
+    assert not dispatch_of("megatron", frozenset()).splits_experts
+    assert dispatch_of("megatron", frozenset({"experts-by-tensor"})).splits_experts
 
 
 def test_nccl_sends_every_copy_and_hides_none() -> None:
-    assert dispatch_of(frozenset()) == Dispatch(sends_once=False, overlaps=False)
-    assert dispatch_of(frozenset({"deepep"})).sends_once
-    assert dispatch_of(frozenset({"overlapped-experts"})).overlaps
+    of_nccl = Dispatch(sends_once=False, overlaps=False, stands_still=True)
+    assert dispatch_of("megatron", frozenset()) == of_nccl
+    assert dispatch_of("torch-eager", frozenset({"deepep"})) == Dispatch(
+        sends_once=True, overlaps=False
+    )
+    assert dispatch_of("megatron", frozenset({"overlapped-experts"})).overlaps
+    assert not dispatch_of("xla", frozenset()).stands_still
 
 
 @pytest.mark.parametrize("feature", ["cuda-graphs", "token-drop"])

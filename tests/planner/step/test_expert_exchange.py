@@ -26,8 +26,14 @@ def times(forward_s: float, backward_s: float) -> SegmentTimes:
     )
 
 
-def share(*, overlaps: bool, forward_s: float = 0.01, sent_s=ONE_MICRO_BATCH) -> float:
-    dispatch = Dispatch(sends_once=True, overlaps=overlaps)
+def share(
+    *,
+    overlaps: bool,
+    stands_still: bool = False,
+    forward_s: float = 0.01,
+    sent_s=ONE_MICRO_BATCH,
+) -> float:
+    dispatch = Dispatch(sends_once=True, overlaps=overlaps, stands_still=stands_still)
     (found,) = expert_share(sent_s, times(forward_s, 2 * forward_s), dispatch, CONSTANTS)
     return float(found)
 
@@ -36,6 +42,11 @@ def test_what_runs_beside_another_micro_batch_costs_what_it_takes_from_its_kerne
     assert share(overlaps=False) == CONSTANTS["expert_exposure"]
     assert share(overlaps=True) == pytest.approx(CONSTANTS["hiding_cost.fsdp"], rel=0.01)
     assert share(overlaps=True, sent_s=0 * ONE_MICRO_BATCH) == 0
+
+
+def test_nothing_runs_beside_a_call_of_nccl_but_another_micro_batch() -> None:
+    assert 1 >= share(overlaps=False, stands_still=True) > 1.5 * share(overlaps=False)
+    assert share(overlaps=True, stands_still=True) == share(overlaps=True)
 
 
 def test_short_layers_hide_less_of_it() -> None:
