@@ -78,8 +78,10 @@ def waiting_launch_s(stack: Stack, features: frozenset[str], constants: Constant
     Where no token is dropped, Megatron's host waits in every forward pass of such a layer for how
     many each expert gets (MoEAlltoAllTokenDispatcher, `cuda_sync_point`; the splits that
     Transformer Engine's GroupedLinear takes are a list), so that what Python launches there is not
-    ahead of the device. CUDA graphs leave little to launch.
+    ahead of the device. CUDA graphs leave little to launch. Where exchanges run beside another
+    micro-batch, the experts' backward pass of that one is launched before the host waits
+    (megatron/core/models/common/model_chunk_schedule_plan.py), so that the device goes on.
     """
-    if stack != "megatron" or features & {GRAPHED, TOKEN_DROP}:
+    if stack != "megatron" or features & {GRAPHED, TOKEN_DROP, OVERLAPPED_EXPERTS}:
         return 0.0
     return constants["launch_s.megatron-python"]

@@ -198,6 +198,15 @@ to 14.7, 9.9 to 10.2, 15.2 to 17.9; without their devices from 12.9 to 12.4, 14.
 12.1. Qwen3-235B of 25.09 goes from -20 to +10 %, DeepSeek-V3 of dgxc on H100 from -27 to -15. Five
 runs of Qwen3-235B that hide NCCL's exchange beside another micro-batch stay 15 to 22 % too slow.
 
+Nor does the device wait for the host where exchanges run beside another micro-batch: Megatron
+launches the experts' backward pass of that one before it waits for the counts of this one
+(model_chunk_schedule_plan.py, `run`). The time that a waiting host launches in was added there too.
+Expected: such runs without CUDA graphs faster by 8 %, Qwen3-235B from 15 to 22 % too slow to 7 to
+14, Qwen3-30B, too fast in two of three releases, by as much more. Within folds mixtures of
+Megatron-Bridge's H100 releases went from 13.7 to 12.3 %, of Megatron-Bridge from 9.8 to 9.8;
+without their sources from 14.7 to 13.3 and 10.2 to 10.2, without their device from 13.1 to 11.9 and
+12.1 to 12.2. Qwen3-30B of 26.02.01 goes from -1 to -15 %.
+
 DeepSeek-V3 of dgxc on GB200 had no fused attention, as 3 records say since that day: Transformer
 Engine 2.3 in its container (nemo:25.04.01) has FlashAttention only where keys and values are
 equally wide, and cuDNN trains 192 and 128 on Blackwell since 9.11 (`nvte_get_fused_attn_backend`,

@@ -41,8 +41,8 @@ def test_nccl_sends_every_copy_and_hides_none() -> None:
     assert not dispatch_of("xla", frozenset()).stands_still
 
 
-@pytest.mark.parametrize("feature", ["cuda-graphs", "token-drop"])
-def test_the_host_waits_for_a_dispatch_unless_shapes_are_known_or_graphs_launch(
+@pytest.mark.parametrize("feature", ["cuda-graphs", "token-drop", "overlapped-experts"])
+def test_the_host_waits_for_a_dispatch_unless_the_device_has_other_work(
     feature: str,
 ) -> None:
     assert waiting_launch_s("megatron", frozenset({"deepep"}), USUAL) > 0
