@@ -27,6 +27,10 @@ ROOT = Path(__file__).resolve().parents[1]
 GPUPLAN = Path(sys.executable).parent / "gpuplan"
 LLAMA_70B = "layers=80 hidden=8192 heads=64 kv_heads=8 ffn=28672 vocab=128256"
 SAMPLE_EVERY_S = 0.02
+MIXTURE_16B = (
+    "layers=28 hidden=2048 heads=16 kv_heads=16 ffn=10944 dense_layers=1 vocab=102400"
+    " experts=64 active_experts=6 shared_experts=2 moe_ffn=1408"
+)
 MB = 10**6
 
 
@@ -54,7 +58,7 @@ def cases() -> list[Case]:
     """Return the commands that have a budget, the quick ones first."""
     gpt2 = ("estimate", str(ROOT / "examples" / "gpt2.py"))
     decoder = ("estimate", str(ROOT / "examples" / "decoder.py"))
-    params_70b = tuple(word for param in LLAMA_70B.split() for word in ("--param", param))
+    params_70b, mixture = _params(LLAMA_70B), _params(MIXTURE_16B)
     return [
         Case(name="--help", args=("--help",), budget_s=0.3),
         Case(name="offers", args=("offers",), budget_s=0.5),
@@ -66,7 +70,13 @@ def cases() -> list[Case]:
             name="estimate decoder 70B, warm", args=(*decoder, *params_70b), budget_s=2, warm=True
         ),
         Case(name="estimate decoder 70B, cold", args=(*decoder, *params_70b), budget_s=15),
+        Case(name="estimate mixture 16B, warm", args=(*decoder, *mixture), budget_s=2, warm=True),
+        Case(name="estimate mixture 16B, cold", args=(*decoder, *mixture), budget_s=25),
     ]
+
+
+def _params(words: str) -> tuple[str, ...]:
+    return tuple(word for param in words.split() for word in ("--param", param))
 
 
 def main() -> int:

@@ -184,23 +184,27 @@ def parse_params(items: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_input(text: str) -> InputShape:
-    """Return the shape that `--input 3,224,224` or `--input 128:int64` gives.
+    """Return the shape that `--input 3,224,224`, `--input 128:int64` or `--input :int64` gives.
+
+    The last is one number a sample, such as a label.
 
     Raises:
         UsageError: a size is not a whole number above 0, or the dtype is unknown.
     """
     sizes, _, dtype = text.partition(":")
-    if not re.fullmatch(r"\s*[1-9]\d*\s*([,x]\s*[1-9]\d*\s*)*", sizes):
+    one_number = bool(dtype) and not sizes.strip()
+    if not (one_number or re.fullmatch(r"\s*[1-9]\d*\s*([,x]\s*[1-9]\d*\s*)*", sizes)):
         raise UsageError(
             f"--input {text} is not a shape.",
-            fix="give the sizes of one sample without the batch, such as --input 3,224,224.",
+            fix="give the sizes of one sample without the batch, such as --input 3,224,224, or"
+            " --input :int64 for one number, such as a label.",
         )
     if dtype and dtype not in INPUT_DTYPES:
         raise UsageError(
             f"--input {text}: there is no dtype {dtype!r}.{did_you_mean(dtype, INPUT_DTYPES)}",
             fix=f"use one of {', '.join(INPUT_DTYPES)}.",
         )
-    shape = tuple(int(size) for size in re.split("[,x]", sizes))
+    shape = () if one_number else tuple(int(size) for size in re.split("[,x]", sizes))
     return InputShape(shape=shape, dtype=INPUT_DTYPES[dtype or "float32"])
 
 

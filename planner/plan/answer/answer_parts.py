@@ -13,6 +13,9 @@ from ....catalog.frozen import FrozenModel, Usd
 from ....catalog.listing.sources import PriceSource
 from ....catalog.text.quantity import format_count
 
+FEW_FROZEN = 0.005
+"""Share of the parameters that nobody asks about when it is frozen."""
+
 
 class CatalogueFacts(FrozenModel):
     """Which price snapshot the plans were priced with."""
@@ -41,9 +44,12 @@ class WorkloadFacts(FrozenModel):
 
     @property
     def parameters_text(self) -> str:
-        """How many there are: "124M parameters", "70.6B parameters, 16.4M of them trained"."""
+        """How many there are: "124M parameters", "70.6B parameters, 16.4M of them trained".
+
+        A few that are frozen (fixed positions) are not told: both numbers would be alike.
+        """
         text = f"{format_count(self.parameters)} parameters"
-        if self.trainable_parameters == self.parameters:
+        if self.trainable_parameters >= (1 - FEW_FROZEN) * self.parameters:
             return text
         return f"{text}, {format_count(self.trainable_parameters)} of them trained"
 

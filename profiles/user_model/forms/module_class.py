@@ -89,8 +89,9 @@ def batch_function(spec: ModelSpec, module: ModuleType, params: Params) -> Calla
         return bind_batch(params, function, "make_batch")
     raise UsageError(
         f"{spec.text} does not say what its inputs look like.",
-        fix="give the shape of one sample, such as --input 3,224,224 (or --input 128:int64), or"
-        " write make_batch(batch_size) in the file.",
+        fix="give the shape of one sample, such as --input 3,224,224 (or --input 128:int64), once"
+        " for each tensor of a batch (:int64 is a label), or write make_batch(batch_size) in the"
+        " file.",
     )
 
 

@@ -33,3 +33,12 @@ def test_a_param_without_a_value_is_refused_by_its_name(item: str) -> None:
 
 def test_bytes_of_images_are_an_input() -> None:
     assert parse_input("4,84,84:uint8").dtype == "uint8"
+
+
+def test_a_label_is_one_number_a_sample() -> None:
+    label = parse_input(":int64")
+    assert label.shape == ()
+    assert parse_input(label.text) == label
+    for text in ("", ":", ":int63"):
+        with pytest.raises(UsageError, match="--input"):
+            parse_input(text)

@@ -33,6 +33,7 @@ def test_dates_are_shown_in_the_form_that_is_asked_for() -> None:
     ("trained", "shown"),
     [
         (70_600_000_000, "70.6B parameters"),
+        (70_590_000_000, "70.6B parameters"),
         (16_400_000, "70.6B parameters, 16.4M of them trained"),
     ],
 )
