@@ -18,6 +18,7 @@ from .lightning_run import names_not_run, samples_of
 from .module_class import batch_function, own_default, own_usual_batches
 from .stepping import loss_at_backward, same_optimizer
 
+Loss = Callable[[torch.nn.Module, Batch], torch.Tensor]
 LOADER = "train_dataloader()"
 
 
@@ -54,7 +55,7 @@ def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
         build_model=lambda: runner.follow(checked_model(build(), f"{classes[0].__name__}()")),
         make_batch=loader or batch_function(spec, module, params),
         loader=None if loader is None else LOADER,
-        compute_loss=runner.compute_loss,
+        compute_loss=_of_one_tensor(spec, runner.compute_loss),
         build_optimizer=runner.build_optimizer,
         build_dataset=None if opened is None else lambda: runner.dataset_of(opened()),
         build_scheduler=runner.build_scheduler,
@@ -67,6 +68,24 @@ def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
     )
     params.check_taken(spec.path.name)
     return workload
+
+
+def _of_one_tensor(spec: ModelSpec, compute_loss: Loss) -> Loss:
+    """Return a loss that says so where a batch of one `--input` was to be of several tensors."""
+
+    def compute(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        try:
+            return compute_loss(model, batch)
+        except ValueError as error:
+            if len(spec.inputs) != 1 or "unpack" not in str(error):
+                raise
+            raise UserFileError(
+                f"training_step takes its batch apart, and one --input is one tensor: {error}.",
+                fix=f"give --input for each tensor of a batch: --input {spec.inputs[0].text}"
+                " --input :int64, if the other is a label.",
+            ) from error
+
+    return compute if len(spec.inputs) == 1 else compute_loss
 
 
 class _WithoutTrainer:

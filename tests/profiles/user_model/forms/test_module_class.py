@@ -128,6 +128,20 @@ def test_the_micro_batch_of_a_loader_is_its_batch_size(
     assert workload.loader_batch_size() == size
 
 
+def test_a_batch_of_two_wants_two_inputs(tmp_path: Path) -> None:
+    text = LIGHTNING.replace(
+        "loss = torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])",
+        "inputs, targets = batch; loss = torch.nn.functional.cross_entropy(self.layer(inputs),"
+        " targets)",
+    )
+    alone = load(tmp_path, text, inputs=["8"])
+    with pytest.raises(
+        UserFileError, match=r"takes its batch apart(.|\n)*--input 8:float32 --input"
+    ):
+        alone.compute_loss(alone.build_model(), alone.make_batch(3))
+    one_step(load(tmp_path, text, inputs=["8", ":int64"]))
+
+
 def test_a_loaders_list_of_one_tensor_reaches_training_step_as_a_list(tmp_path: Path) -> None:
     text = LIGHTNING.replace(", torch.zeros(5).long())", ")").replace(
         "loss = torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])",
