@@ -217,13 +217,13 @@ recipes of NeMo and Megatron-Bridge have unless told otherwise: their stages are
 mind (`layout_map`: 4 layers on 15 of 16 stages, one with the extra layer and both heads on the
 last; a head takes .7 of a layer's time), so that the slowest is as slow as before; in NeMo's 16
 stages, with 2 layers, that one and both heads on the last, a tenth slower, which is most of what
-dgxc's on H100 lacks. It needs stages of its own, for one run. Interleaved chunks of torch's pipelines: a rank
-sends 67 MB behind each chunk over NVLink, a hundredth of the LoRA's step, and with 4 micro-batches
-to 4 stages all forward passes come before the first backward pass, so that stages in step lose
-nothing; over the network, a twelfth of DeepSeek-V3's step, which is too slow already. The output
-head in 16 bits, once more, beside all fp8 recipes (constants as they are): NeMo's go from 7.1 to
-5.8 %, torchtitan's from 9.7 to 9.5, Megatron-Bridge's dense from 9.4 to 9.6, of its H100 releases
-from 3.5 to 6.7; the mean from 8.67 to 8.76.
+dgxc's on H100 lacks. It needs stages of its own, for one run. Interleaved chunks of torch's
+pipelines: a rank sends 67 MB behind each chunk over NVLink, a hundredth of the LoRA's step, and
+with 4 micro-batches to 4 stages all forward passes come before the first backward pass, so that
+stages in step lose nothing; over the network, a twelfth of DeepSeek-V3's step, which is too slow
+already. The output head in 16 bits, once more, beside all fp8 recipes (constants as they are):
+NeMo's go from 7.1 to 5.8 %, torchtitan's from 9.7 to 9.5, Megatron-Bridge's dense from 9.4 to 9.6,
+of its H100 releases from 3.5 to 6.7; the mean from 8.67 to 8.76.
 
 DeepSeek-V3 of dgxc on GB200 had no fused attention, as 3 records say since that day: Transformer
 Engine 2.3 in its container (nemo:25.04.01) has FlashAttention only where keys and values are
