@@ -23,6 +23,7 @@ def bandwidth_share(cache: ModelCache, site: Site, setup: Setup, step_s: float) 
     """
     if not setup.layout.is_data_parallel_only or step_s <= 0:
         return None
+    cache = cache.with_frozen(setup.frozen_precision)
     moved = setup.grad_accum * _micro_batch_bytes(cache, setup) + _step_bytes(cache, setup)
     return moved / (step_s * site.accelerator.memory_bandwidth_bytes_per_s)
 

@@ -13,7 +13,7 @@ from gpuplan.planner.predict.bandwidth import bandwidth_share
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.predict import predict
 from gpuplan.planner.search.machines.offers import survey
-from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.profile import Kernel, Profile, StepTrace
 
 SITE = survey(load_catalogue(), Machine(instances=("p4d.24xlarge",)), Money()).choices[0].one_node
 PEAK = SITE.accelerator.memory_bandwidth_bytes_per_s
@@ -73,3 +73,30 @@ def test_a_prediction_has_it_and_no_memory_moves_more_than_it_can(
     found = predict(make_decoder(), replace(SITE, nodes=1), setup_of())
     assert found.bandwidth_share is not None
     assert 0 < found.bandwidth_share < 1.2
+
+
+def test_a_frozen_base_in_16_bits_moves_the_bytes_of_its_own_trace(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    """They were those of the trace in fp32, twice as many: 119 % of the bandwidth."""
+    profile = make_decoder()
+    halved = _halved(profile.step("amp16")).model_copy(update={"numerics": "frozen16"})
+    both = profile.model_copy(update={"steps": (*profile.steps, halved)})
+    whole = setup_of(optimizer="none")
+    usual = bandwidth_share(ModelCache(both), SITE, whole, 1.0)
+    kept = bandwidth_share(ModelCache(both), SITE, replace(whole, frozen_precision="bf16"), 1.0)
+    assert usual is not None
+    assert kept == pytest.approx(usual / 2)
+
+
+def _halved(step: StepTrace) -> StepTrace:
+    """Return a step whose kernels move half of the bytes."""
+
+    def half(kernel: Kernel) -> Kernel:
+        read, written = kernel.bytes_read.times(0.5), kernel.bytes_written.times(0.5)
+        return kernel.model_copy(update={"bytes_read": read, "bytes_written": written})
+
+    segments = tuple(
+        one.model_copy(update={"kernels": tuple(map(half, one.kernels))}) for one in step.segments
+    )
+    return step.model_copy(update={"segments": segments})
