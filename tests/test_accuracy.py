@@ -55,17 +55,16 @@ NOT_YET: dict[Protocol, dict[str, float]] = {
     "source": {"torchtune": 0.11},  # 10 %
 }
 """Groups above their target, with what is kept until they are below; beside it the target."""
-ABOVE_A_FIFTH = {
-    "optimum-habana",  # A device without curves, under software that is not torch's own.
-}
+ABOVE_A_FIFTH: set[str] = set()
 """The groups of 8 runs and more whose error is above 20 % without their source: at most three."""
 COVERED = (0.76, 0.84)
 """Mean share inside the 80 % interval over groups of 8 runs and more, each without its source."""
 DEVICES_COVERED = (0.76, 0.86)  # 85 %; of sources 84 is the most that is wanted
 """The same of accelerators."""
+MEAN_WITHIN_FOLDS = 0.081  # 7.5 % is wanted, and 7.9 reached
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
-FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 21, 1
+FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 19, 1
 """Runs of 2,500 that ran and were predicted not to, one of them CodeLlama-13B on Gaudi2, whose
 program writes the scores of 48 samples out; that ran out and were predicted to fit."""
 WHOLE_DEVICE_P95 = 0.4  # 15 %; one device shows twice what others do for one ResNet-50
@@ -161,6 +160,8 @@ def test_what_is_not_reached_yet_is_above_its_target() -> None:
 
 def test_means_over_groups_are_within_their_bounds(evaluated: Evaluated) -> None:
     bounds = groups.MEAN_TARGETS
+    by_fold = groups.mean_error(large_rows(evaluated, "configuration"))
+    assert by_fold is not None and by_fold <= MEAN_WITHIN_FOLDS
     by_source = groups.mean_error(large_rows(evaluated))
     by_accelerator = groups.mean_error(accelerator_rows(evaluated))
     assert by_source is not None and by_source <= bounds["source"]
@@ -182,8 +183,8 @@ def test_the_interval_holds_on_devices_that_nobody_has_seen(evaluated: Evaluated
     assert covered is not None and DEVICES_COVERED[0] <= covered <= DEVICES_COVERED[1]
 
 
-def large_rows(evaluated: Evaluated) -> list[SummaryRow]:
-    rows = evaluated.rows("source").values()
+def large_rows(evaluated: Evaluated, protocol: Protocol = "source") -> list[SummaryRow]:
+    rows = evaluated.rows(protocol).values()
     return [row for row in rows if row.n >= groups.LARGE_ENOUGH]
 
 
