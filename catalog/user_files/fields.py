@@ -58,13 +58,14 @@ class Fields:
             return
         told = []
         if unknown:
-            told.append(f"has no field {_or([repr(name) for name in unknown])}")
+            told.append(f"has no field {_joined([repr(name) for name in unknown], 'or')}")
         if missing:
-            told.append(f"lacks {_and(missing)}")
+            told.append(f"lacks {_joined(missing, 'and')}")
         meant = [_meant(name, known, also_called) for name in unknown]
         fixes = []
         if missing:
-            fixes.append(f"Add {_and(missing)}." if example is None else f"Write it like {example}")
+            added = f"Add {_joined(missing, 'and')}."
+            fixes.append(added if example is None else f"Write it like {example}")
         if not all(meant):
             fixes.append(f"Known fields: {', '.join(known)}.")
         line = self.line_of(unknown[0]) if unknown else self.line
@@ -193,9 +194,6 @@ def _meant(given: str, known: Sequence[str], also_called: Mapping[str, str]) -> 
     return f" For {given!r} write {usual}." if usual else did_you_mean(given, known)
 
 
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
-
-
-def _or(names: Sequence[str]) -> str:
-    return " or ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
+def _joined(names: Sequence[str], word: str) -> str:
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last

@@ -47,6 +47,7 @@ ALSO_CALLED = {
     **dict.fromkeys(("cpus", "cores"), "vcpus"),
 }
 EXAMPLE = "- {instance: node-8, accelerator: H100, accelerators_per_node: 8, usd_per_hour: 20.00}"
+HELP = f"Begin with `offers:`, each entry below it like `{EXAMPLE}`."
 CSV_EXAMPLE = "the columns instance,accelerator,accelerators_per_node,usd_per_hour"
 OWNED = ("capex_usd", "lifetime_years", "power_w", "usd_per_kwh", "pue", "utilisation")
 OWNED_FIELDS = (
@@ -76,7 +77,8 @@ def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
     Raises:
         UsageError: The file is unreadable, malformed, hostile, or a value is wrong; with its line.
     """
-    top = Fields(path, read_tree(path, bare_list="offers"), what="the file")
+    tree = read_tree(path, holds="offers:", help=HELP, bare_list="offers")
+    top = Fields(path, tree, what="the file")
     accelerators = {row.name: row for row in map(_accelerator, top.parts("accelerators"))}
     for part, name in zip(top.parts("accelerators"), accelerators, strict=False):
         if name in catalogue.accelerators:

@@ -16,10 +16,6 @@ import yaml
 
 from ..errors import UsageError
 
-HELP = (
-    "Begin with `offers:`, each entry below it like "
-    "`- {instance: node-8, accelerator: H100, accelerators_per_node: 8, usd_per_hour: 20.00}`."
-)
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 12
 
@@ -53,9 +49,7 @@ class Items:
 Tree: TypeAlias = Leaf | Branch | Items
 
 
-def read_tree(
-    path: Path, *, holds: str = "offers:", help: str = HELP, bare_list: str | None = None
-) -> Branch:
+def read_tree(path: Path, *, holds: str, help: str, bare_list: str | None = None) -> Branch:
     """Return the map that a YAML file holds, or {"offers": rows} of a CSV file.
 
     Args:

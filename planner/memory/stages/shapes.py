@@ -169,7 +169,7 @@ class StageShapes:
     def _outer_of_runs(self, chunks: list[Chunk]) -> list[Chunk]:
         """Return the first two and the last two chunks of every run of equal ones."""
         picked: list[Chunk] = []
-        for _, run in groupby(chunks, lambda one: self.signatures[one[0] : sum(one)]):
+        for _, run in groupby(chunks, lambda one: self.signatures[one[0] : one[0] + one[1]]):
             equal = list(run)
             picked += equal if len(equal) <= OUTER else equal[:2] + equal[-2:]
         return picked
