@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...catalog.vocabulary import Stack
 from ..plan.layout import Layout
+from ..software.collective_copies import NO_COPIES, CollectiveCopies
 from ..software.fp8_operands import AS_COMPUTED, GatheredBytes
 
 
@@ -38,6 +39,8 @@ class Split:
     """Whether tensor ranks split the layers of each expert too (`dispatch.SPLIT_BY_TENSOR`)."""
     gathered: GatheredBytes = AS_COMPUTED
     """What is gathered for the products of blocks, where sequence parallelism gathers."""
+    copies: CollectiveCopies = NO_COPIES
+    """What is copied beside the collectives of tensor ranks."""
 
     @property
     def expert_tensor(self) -> int:
@@ -52,6 +55,7 @@ class Split:
         gathered: GatheredBytes = AS_COMPUTED,
         *,
         splits_experts: bool = False,
+        copies: CollectiveCopies = NO_COPIES,
     ) -> Split:
         """Return the split that a layout asks of a stack.
 
@@ -73,4 +77,5 @@ class Split:
             reduces_norms=of_torch and sequence_parallel,
             splits_experts=splits_experts,
             gathered=gathered if sequence_parallel else AS_COMPUTED,
+            copies=copies if layout.tensor > 1 else NO_COPIES,
         )

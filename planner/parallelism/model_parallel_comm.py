@@ -30,6 +30,10 @@ class Exchange:
     count: int = 1
     copies: float = 1.0
     """How many experts a token goes to."""
+    copied: float = 0.0
+    """How often the buffer is read or written beside the collective."""
+    copied_of_one: float = 0.0
+    """The same where it is of a single sample."""
 
 
 def exchanges_of(
@@ -93,11 +97,26 @@ def _of_residual_stream(
     share = 1 / split.context
 
     def each(kind: Collective, sizes: dict[object, float]) -> list[Exchange]:
-        return [Exchange("tensor", kind, Affine(0, size * share)) for size in sizes.values()]
+        copied, of_one = _copied(kind, segment, split)
+        return [
+            Exchange("tensor", kind, Affine(0, size * share), copied=copied, copied_of_one=of_one)
+            for size in sizes.values()
+        ]
 
     if split.sequence_parallel:
         return [*each("all_gather", entered), *each("reduce_scatter", left)]
     return each("all_reduce", left)
+
+
+def _copied(kind: Collective, segment: Segment, split: Split) -> tuple[float, float]:
+    """Return how often a collective's buffer is copied, and that of a single sample."""
+    copies = split.copies
+    if kind == "all_reduce":
+        return copies.reduced, copies.reduced
+    if kind == "reduce_scatter":
+        return copies.scattered, copies.scattered
+    copied = copies.gathered if segment.phase == "forward" else copies.gathered_again
+    return copied, 0.0 if copies.views_one else copied
 
 
 def _gathered_width(kernel: Kernel, segment: Segment, split: Split) -> float:
@@ -129,7 +148,9 @@ def _of_loss(segment: Segment, styles: ParallelStyles, split: Split) -> list[Exc
         vocabulary = head.dims["n"].base
         padding = -(-vocabulary // split.tensor) * split.tensor / vocabulary
         logits = head.bytes_written.per_sample * padding
-        return [Exchange("tensor", "all_gather", Affine(0, logits * share))]
+        copied = split.copies.gathered
+        size = Affine(0, logits * share)
+        return [Exchange("tensor", "all_gather", size, copied=copied, copied_of_one=copied)]
     tokens = head.dims["m"].per_sample
     return [Exchange("tensor", "all_reduce", Affine(0, 4 * tokens * share), LOSS_REDUCTIONS)]
 

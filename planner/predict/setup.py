@@ -11,6 +11,7 @@ from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..parallelism.degrees import Split
 from ..plan.setup import Date, Setup
+from ..software.collective_copies import collective_copies
 from ..software.dispatch import SPLIT_BY_TENSOR, UNFUSED_EXPERTS, routing_passes, waiting_launch_s
 from ..software.fp8_operands import gathered_bytes, kept_operands
 from ..software.kept_memory import (
@@ -87,6 +88,12 @@ def split_of(setup: Setup) -> Split:
         setup.stack,
         gathered,
         splits_experts=SPLIT_BY_TENSOR in setup.features,
+        copies=collective_copies(
+            setup.stack,
+            setup.software_date,
+            setup.features,
+            compiled=setup.compile or setup.stack == "torch-compile",
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from ..parallelism.rank_trace import SplitTrace
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..software.dispatch import dispatch_of
+from ..software.kernel_levels import in_step
 from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import Traffic
 from ..step.data_parallel_step import StepTimes, optimizer_step_s
@@ -172,6 +173,7 @@ def slowest_stages_of(
             micro_batches=micro_batches,
             tensor_exposure=exposure,
             dispatch=dispatch_of(setup.stack, setup.features),
+            copy_step=_copy_step(cache, site.accelerator, setup),
         )
         for name, one, share in zip(traced, times, shares, strict=True)
     }
@@ -182,6 +184,19 @@ def slowest_stages_of(
         )
         for one in policies
     ]
+
+
+def _copy_step(cache: ModelCache, accelerator: Accelerator, setup: Setup) -> float:
+    """Return the time of a copy in a step relative to one alone."""
+    stack = stack_facts(setup, cache.constants)
+    return in_step(
+        accelerator,
+        "copy",
+        cache.constants,
+        precision=setup.precision,
+        stack=stack.name,
+        date=stack.date,
+    )
 
 
 def _times(

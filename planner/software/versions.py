@@ -54,6 +54,8 @@ DEEPSPEED = "deepspeed"
 """Feature: ZeRO beside torch's layers is DeepSpeed's engine, not FSDP. Unless `overlap_comm` is set
 its ZeRO-1 and ZeRO-2 reduce gradients beside nothing, and all of them on every rank
 (runtime/zero/stage_1_and_2.py, `use_multi_rank_bucket_allreduce`: one all-reduce a bucket)."""
+ASYNC_TENSOR_PARALLEL = "async-tensor-parallel"
+"""Feature: torch.compile cuts products up to run beside the collectives of tensor ranks."""
 LARGE_BUCKETS = "large-buckets"
 """Feature: gradients are reduced in a few large buckets beside torch's layers (apex, NeMo)."""
 SHARDED_BY_TENSOR = "zero-by-tensor"
@@ -243,7 +245,7 @@ def tensor_exposure(
     async tensor parallelism, the user buffers of Megatron's recipes) is part of them hidden.
     """
     modern = stack == "megatron" and is_lean(date, features)
-    overlapped = modern or "async-tensor-parallel" in features or stack == "xla"
+    overlapped = modern or ASYNC_TENSOR_PARALLEL in features or stack == "xla"
     return constants["tensor_exposure.overlapped" if overlapped else "tensor_exposure"]
 
 

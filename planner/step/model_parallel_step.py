@@ -20,6 +20,7 @@ from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_la
 from ..parallelism.rank_trace import Exchange, SplitTrace
 from ..plan.layout import Layout
 from ..software.dispatch import Dispatch
+from .collective_copies import copied_s
 from .data_parallel_comm import Traffic, TrafficRows, exposed_s, straggling, traffic_of
 from .data_parallel_step import StepTimes, step_times
 from .expert_exchange import distinct_share, expert_share
@@ -138,6 +139,7 @@ def segment_seconds(
     micro_batches: Array,
     tensor_exposure: float,
     dispatch: Dispatch,
+    copy_step: float,
 ) -> Array:
     """Return [7, S, B] seconds of `SECONDS` in every segment, exchanges included.
 
@@ -149,8 +151,10 @@ def segment_seconds(
         micro_batches: [B] sizes.
         tensor_exposure: share of tensor-parallel collectives that is not hidden.
         dispatch: how tokens go to their experts.
+        copy_step: time of a copy in a step relative to one alone.
     """
     constants = links.constants
+    copies_s = copy_step * copied_s(split, links.curves, micro_batches)
     comm = exchange_s(
         split,
         layout,
@@ -172,14 +176,14 @@ def segment_seconds(
         * (comm["context"] > 0),
         "expert": expert_share(comm["expert"], times, dispatch, constants) * comm["expert"],
     }
-    total = times.total_s + sum(exposed.values())
+    total = times.total_s + copies_s + sum(exposed.values())
     forward = np.array([[phase == "forward"] for phase in times.phase])
     backward = np.array([[phase in ("recompute", "backward")] for phase in times.phase])
     parts = (
         forward * total,
         backward * total,
         times.compute_s,
-        times.memory_s,
+        times.memory_s + copies_s,
         exposed["tensor"],
         exposed["context"],
         exposed["expert"],

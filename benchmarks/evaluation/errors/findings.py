@@ -458,6 +458,16 @@ above 15 % since. What they and others show:
   it. Models of 8B come out right (-5 to -1 %), 70B in 8 stages of few layers 5 to 7 % too slow, for
   its last stage has 2.2 layers more: recipes put its weight's gradient off into the end of the
   pipeline (`defer_embedding_wgrad_compute`), which is not modelled.
-- torch gathers and scatters along the tokens of a batch by cutting and joining copies
-  (_functional_collectives.py, `gather_dim` not 0), which is not counted: a tenth of the 8B's step.
+- torch gathers and scatters along the tokens of a batch, its second dimension, by cutting and
+  joining copies (_functional_collectives.py, `gather_dim` not 0; of a single sample it gathers
+  without since 2.11), and its eager all-reduce copies what it reduces. They are counted since
+  2026-11-28 (`planner/software/collective_copies.py`); asynchronous tensor parallelism joins what
+  is gathered for gradients of weights alone, and reads the parts where it adds them up. No
+  constant. Expected: torchtitan's 8B slower by a tenth, its 70B and 405B by 3 to 6 %, LoRA with
+  tensor ranks by 1 to 4. The 8B went from -13 and -20 to -3 and -11 %, the 70B from -7 and -27 to
+  -2 and -22, LoRA of 70B in stages from -17 to -27 to -15 to -25, without stages from +7 and +1 to
+  +12 and +5. Torchtitan went from 9.7 to 8.3 % within folds, from 12.5 to 11.1 without itself,
+  nemo-automodel's dense runs from 13.7 to 13.6 and 13.6 to 13.5. Torchtitan's 405B, +14 %, is of a
+  configuration that compiles (train_configs/llama3_405b.toml), as its record says now: +15 with
+  the copies, of which the gathers of 16 ranks over 16 nodes are a quarter of the step.
 """
