@@ -18,8 +18,9 @@ from ...profiles.profile import Profile
 from ...profiles.records import RunRecord
 from .cases import Case
 
-VARIANT = "_masked"
-"""What the file of a model that masks is named beside that of the model."""
+VARIANTS = ("_masked", "_written_out")
+"""What the file of a variant is named beside that of the model: one that masks, or whose norms are
+written out."""
 
 
 class Benches:
@@ -98,5 +99,8 @@ def configuration(record: RunRecord) -> str:
     A variant of a model file (`bert_masked.py`) is the same model: its runs stay in the fold that
     the constants were fitted without.
     """
-    parts = (record.model.replace(VARIANT, ""), record.params, record.layout.model_dump())
+    model = record.model
+    for variant in VARIANTS:
+        model = model.replace(variant, "")
+    parts = (model, record.params, record.layout.model_dump())
     return json.dumps(parts, sort_keys=True, default=str)

@@ -147,3 +147,11 @@ def test_the_vocabulary_head_of_one_program_sees_what_it_was_trained_on():
 @pytest.mark.parametrize("name", ["bert_base_squad", "bert_large_squad"])
 def test_lambda_s_bert_is_that_of_the_same_program(name):
     assert {run.model for run in runs_of("lambda", name)} == {"bert_masked.py"}
+
+
+def test_norms_of_one_program_are_fused_since_its_release_that_fuses_them():
+    """NeMo-Automodel's Llama of 2025 has transformers' norms, of 2026-01 Transformer Engine's."""
+    published = Path(__file__).parents[1] / "published" / "more_llm.jsonl"
+    runs = [r for r in read_records(published) if r.id.startswith("automodel-20")]
+    models = {r.id.split("-")[1]: r.model for r in runs if "Llama-3-70B-lora" in r.id}
+    assert models == {"2025": "decoder_lora_written_out.py", "2026": "decoder_lora.py"}

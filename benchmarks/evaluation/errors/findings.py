@@ -413,9 +413,16 @@ above 15 % since. What they and others show:
   folds, 4.7 to 5.6 without itself. Its runs alone ask for 1.08: products in bf16 and in fp8 seem to
   want two levels there. What is left: what runs with DeepSpeed is up to 28 % too fast,
   GPT-2 on eight under one of two releases 23.
-- nemo-automodel's LoRA of Llama-3-70B in 4 stages of 10 chunks is 18 to 26 % too fast. One layout
-  fell from 26.9 to 24.9 s between two of its releases. Torch's own pipelines are in no other
-  source.
+- nemo-automodel's LoRA of Llama-3-70B in 4 stages of 10 chunks is 9 to 18 % too fast, and 17 to 27
+  were to 2026-11-28. One layout fell from 26.9 to 24.9 s, another from 12.8 to 12.0, between two of
+  its releases, of which the later fuses norms (components/models/llama/model.py): before, they are
+  transformers', five passes in fp32, as two records say now. No constant. Expected: 8 % slower;
+  they went from -25 and -20 to -15 and -9 %, dense runs from 13.6 to 11.1 % within folds and from
+  13.5 to 10.8 without the source. Left out: what DTensor's dispatch takes of the host in
+  eager layers that tensor ranks split. On a processor a block of four such layers takes 2.8 ms
+  forward where 0.4 are taken without (torch 2.13, fake process group), 6.8 for 1.0 with the
+  backward pass, with adapters 6.8 for 0.7 and 15 for 1.5: with the device's 30 ms a layer 2 to 15 %
+  of such a step, by the host. No other source runs torch's tensor ranks without a compiler.
 - dgxc's experts: DeepSeek-V3 in bf16 on GB200 (three runs, 50 % too fast) makes 6 of 12 points;
   Grok-1 in fp8 on H100 is 7 to 13 % too fast, in 16 bits right but for one recipe ("How experts'
   layers are divided").
