@@ -80,13 +80,13 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve the command; an unknown one is answered with the closest names."""
         from ..catalog.errors import did_you_mean
+        from .options.other_names import command_elsewhere
 
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
+            known = f"{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}."
             raise click.UsageError(
-                f"There is no command {name!r}.{did_you_mean(name, COMMANDS)}"
-                f" Commands: {', '.join(COMMANDS)}.",
-                ctx,
+                f"There is no command {name!r}.{command_elsewhere(name) or known}", ctx
             )
         resolved_name, command, rest = super().resolve_command(ctx, args)
         if resolved_name is not None and command is not None:

@@ -1,4 +1,4 @@
-"""What options of other commands and tools are called here: who types one is told the right one."""
+"""What options and commands of other tools are called here: who types one is told the right one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,29 @@ CALLED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "--batch-size": ("--global-batch", "--micro-batch"),
     "--max-cost": ("--budget",),
     "--num-nodes": ("--nodes",),
+    "--json": ("--format",),
+    "--csv": ("--format",),
+    "--output": ("--out-file", "--out-dir"),
 }
-"""Options of other commands, of SkyPilot (`sky launch --help`: --gpus, --infra, --cloud,
+"""Options of other commands, of other tools (`sky launch --help`: --gpus, --infra, --cloud,
 --instance-type, --num-nodes) and of training scripts → those that say the same here."""
+COMMANDS_ELSEWHERE: dict[str, str] = {
+    "explain": "`gpuplan estimate MODEL --explain 1`, or `gpuplan show PLAN-ID`",
+    "compare": "`gpuplan estimate MODEL --by accelerator`, or `gpuplan diff` of two budgets",
+    "cost": "`gpuplan estimate MODEL`",
+    "predict": "`gpuplan estimate MODEL`",
+    "memory": "`gpuplan fits MODEL --on ACCELERATOR`",
+    "train": "`gpuplan run MODEL` on this machine, or `gpuplan launch PLAN-ID`",
+    "list": "`gpuplan plans`",
+    "cancel": "`gpuplan stop`",
+}
+"""What people call a command, or other tools do (`sky cancel`) → what does it here."""
+
+
+def command_elsewhere(name: str) -> str:
+    """Return how to fix a command that is called otherwise here; else an empty string."""
+    found = COMMANDS_ELSEWHERE.get(name)
+    return f"\nTo fix: write {found}." if found else ""
 
 
 def with_own_name(

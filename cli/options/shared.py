@@ -207,6 +207,10 @@ class OneOf(click.ParamType):
         """Return the words as they are typed; click before 8.2 gives no context."""
         return self.name
 
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return what is allowed where it must be given; click before 8.2 gives no context."""
+        return f"Give one of {', '.join(self.words)}."
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the word as we spell it."""
         folded = _folded(value).replace("_", "-")

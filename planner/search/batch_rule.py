@@ -40,6 +40,8 @@ detection and segmentation take 512 a side and more, volumes and video 64 voxels
 RGB = 3
 LARGEST_ROW_BYTES = 16 * 1024
 """A sample of a table is not larger; an image or a text is."""
+LOOKED_UP = ("int64", "int32")
+"""What is looked up in an embedding: tokens, and the columns of a table that hold lists."""
 
 NEAR_TRACED = (
     "; what it computes grows with the square of the micro-batch, and is right only near the traced"
@@ -141,7 +143,7 @@ def _labels_texts(profile: Profile) -> bool:
 def _rule(profile: Profile, work: Work, amount: float | None) -> _Rule:
     table = _table()
     size = profile.parameters
-    if profile.tokens_per_sample is not None and _trains_adapters(profile):
+    if _trains_adapters(profile) and _reads_tokens(profile):
         return _Rule(**_samples(table["adapters"], "of adapters"))
     if profile.mixes_samples or compares_samples(profile):
         return _Rule(**_samples(table["pairs"], "of a contrastive loss"))
@@ -176,7 +178,7 @@ def _rule(profile: Profile, work: Work, amount: float | None) -> _Rule:
         if _are_series(profile):
             return _Rule(**_samples(table["series"], "of time series"))
         return _Rule(**_samples(table["sequences"], "of an RNN"))
-    if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
+    if _may_be_rows(profile):
         return _Rule(**_samples(table["rows"], "of table rows"))
     return _Rule(**_samples(table["others"], ""))
 
@@ -240,6 +242,17 @@ def _may_be_images(profile: Profile) -> bool:
     return not shapes or max(map(len, shapes)) >= IMAGE_DIMENSIONS
 
 
+def _may_be_rows(profile: Profile) -> bool:
+    """Return whether samples are small and flat: rows of a table, each with a number per column.
+
+    Those of more dimensions (small images, clouds of points, windows of a series) have the batches
+    of others. Columns of several categories are lists of integers.
+    """
+    small = profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES
+    flat = all(len(t.sample_shape) <= 1 or t.dtype in LOOKED_UP for t in profile.batch_tensors)
+    return small and flat and not profile.blocks
+
+
 def _are_series(profile: Profile) -> bool:
     """Return whether the largest tensor of a sample is of steps with the values of each."""
     shapes = [one.sample_shape for one in profile.batch_tensors]
@@ -294,6 +307,13 @@ def _positions(profile: Profile) -> int:
 
 def _trains_adapters(profile: Profile) -> bool:
     return profile.is_mostly_frozen
+
+
+def _reads_tokens(profile: Profile) -> bool:
+    """Return whether the file counts tokens, or its samples are sequences of integers."""
+    return profile.tokens_per_sample is not None or any(
+        one.dtype in LOOKED_UP and len(one.sample_shape) == 1 for one in profile.batch_tensors
+    )
 
 
 def _tokens(samples: int, per_sample: float | None) -> float | None:

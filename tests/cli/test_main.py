@@ -1,6 +1,7 @@
 """The frame of the command line: help, unknown names, interrupts, pipes, exit codes."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from gpuplan import __version__
 from gpuplan.catalog.errors import GpuplanError, LimitError, NoFeasiblePlanError, PriceError
 from gpuplan.cli import main as main_module
 from gpuplan.cli.main import COMMANDS, cli, run
+from gpuplan.cli.options.other_names import COMMANDS_ELSEWHERE
 
 WAITS = """
 import signal, sys, time, click
@@ -71,6 +73,18 @@ def test_unknown_command_is_answered_with_the_closest_name(
     error = capsys.readouterr().err
     assert "'confg'" in error
     assert "Did you mean config?" in error
+
+
+@pytest.mark.parametrize("name", COMMANDS_ELSEWHERE)
+def test_a_command_of_another_tool_is_told_what_does_it_here(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`explain` was answered with "Did you mean plans?" and a list of all commands."""
+    assert run([name, "model.py"]) == 2
+    error = capsys.readouterr().err
+    told = re.findall(r"gpuplan (\w+)", error.partition("To fix:")[2])
+    assert told and set(told) <= set(COMMANDS)
+    assert "Did you mean" not in error and name not in COMMANDS
 
 
 def test_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

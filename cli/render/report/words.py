@@ -61,6 +61,8 @@ def subtitle(report: BudgetReport) -> str:
     last = project.start.plus(project.months - 1)
     people = [clean(one) for one in (project.team, project.owner) if one]
     span = f"{project.start} to {last} ({project.months} months)"
+    if project.months == 1:
+        span = f"{project.start} (1 month)"
     return " · ".join([*people, span])
 
 

@@ -43,7 +43,9 @@ def summary(
 ) -> tuple[str, ...]:
     """Return the first page in words, the most important sentence first."""
     project = books.project
-    first = f"{project.name} takes {dollars(total.usd)} from {project.start} to {project.end}"
+    one = project.start == project.end
+    when = f"in {project.start}" if one else f"from {project.start} to {project.end}"
+    first = f"{project.name} takes {dollars(total.usd)} {when}"
     if total.p10_usd == total.p90_usd:
         first += "; nothing of it is a prediction."
     else:

@@ -150,10 +150,22 @@ def test_help_lists_options_under_their_headings(capsys: pytest.CaptureFixture[s
     [
         (["--gpus", "H100"], "No such option '--gpus'.\nTo fix: write --on NAME: Accelerators."),
         (["--cluster", "H100:8"], "To fix: write --on NAME: Accelerators."),
+        (["--json"], "No such option '--json'.\nTo fix: write --format FORM: Output format."),
     ],
 )
 def test_an_option_of_another_command_is_told_its_name_here(words: list[str], said: str) -> None:
     assert refused_option(words).endswith(said)
+
+
+def test_an_option_that_must_be_given_says_what_it_takes() -> None:
+    @click.command(cls=GroupedCommand)
+    @option("Output", "--to", type=OneOf(("torchrun", "skypilot")), required=True, help="For it.")
+    def command(**_: object) -> None:
+        """Do it."""
+
+    with pytest.raises(click.MissingParameter) as caught:
+        command.main([], standalone_mode=False)
+    assert "Give one of torchrun, skypilot." in caught.value.format_message()
 
 
 @pytest.mark.parametrize("name", ["--cloud", "--o"])
@@ -163,10 +175,11 @@ def test_an_option_that_nothing_here_is_like_is_not(name: str) -> None:
 
 
 def refused_option(words: list[str]) -> str:
-    """Return what a command with the one option --on says of these words."""
+    """Return what a command with the options --on and --format says of these words."""
 
     @click.command(cls=GroupedCommand)
     @option("Machine", "--on", metavar="NAME", help="Accelerators.")
+    @option("Output", "--format", metavar="FORM", help="Output format.")
     def command(**_: object) -> None:
         """Do it."""
 

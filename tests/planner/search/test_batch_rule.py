@@ -168,6 +168,20 @@ def test_adapters_of_a_large_model_have_a_small_batch(toy: Profile) -> None:
     assert global_batch_of(lora, Work(), None).samples == 16
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "samples"),
+    [((2048,), "int64", 16), ((), "int64", 8192), ((2048,), "float32", 8192)],
+)
+def test_adapters_are_known_by_sequences_where_the_file_counts_no_tokens(
+    toy: Profile, shape: tuple[int, ...], dtype: str, samples: int
+) -> None:
+    """LoRA asked about in samples had the batch of models that nobody looked at."""
+    tensors = (BatchTensor(sample_shape=shape, dtype=dtype),)
+    changed = {"tokens_per_sample": None, "batch_tensors": tensors, "blocks": ()}
+    lora = language(toy, 8e9, trainable_parameters=20_000_000, **changed)
+    assert global_batch_of(lora, Work(), None).samples == samples
+
+
 def test_a_table_has_a_large_batch_and_an_unknown_kind_says_that_it_is_assumed(
     toy: Profile,
 ) -> None:
@@ -181,19 +195,24 @@ def test_a_table_has_a_large_batch_and_an_unknown_kind_says_that_it_is_assumed(
 
 
 @pytest.mark.parametrize(
-    ("shapes", "kind", "samples"),
+    ("shapes", "dtype", "kind", "samples"),
     [
-        (((96, 24), (24,)), "rnn", 128),
-        (((96, 24), (24,)), "gemm", 8192),
-        (((24,), ()), "rnn", 128),
-        (((35,), (35,)), "rnn", 128),
-        ((), "rnn", 128),
-        ((), "gemm", 8192),
+        (((96, 24), (24,)), "float32", "rnn", 128),
+        (((96, 24), (24,)), "float32", "gemm", 256),  # windows of a series
+        (((1024, 3), ()), "float32", "gemm", 256),  # a cloud of points
+        (((1, 28, 28), ()), "float32", "gemm", 256),  # a small image
+        (((26, 10), ()), "int64", "gemm", 8192),  # columns of several categories
+        (((24,), ()), "float32", "gemm", 8192),
+        (((24,), ()), "float32", "rnn", 128),
+        (((35,), (35,)), "int64", "rnn", 128),
+        ((), "float32", "rnn", 128),
+        ((), "float32", "gemm", 8192),
     ],
 )
-def test_what_an_rnn_reads_are_no_table_rows(
+def test_table_rows_are_flat_and_no_rnn_reads_them(
     make_decoder: Callable[..., Profile],
     shapes: tuple[tuple[int, ...], ...],
+    dtype: str,
     kind: str,
     samples: int,
 ) -> None:
@@ -202,7 +221,7 @@ def test_what_an_rnn_reads_are_no_table_rows(
     segment = step.segments[0]
     kernel = segment.kernels[0].model_copy(update={"kind": kind})
     one = step.model_copy(update={"segments": (segment.model_copy(update={"kernels": (kernel,)}),)})
-    tensors = tuple(BatchTensor.model_construct(sample_shape=shape) for shape in shapes)
+    tensors = tuple(BatchTensor(sample_shape=shape, dtype=dtype) for shape in shapes)
     changed = {"tokens_per_sample": None, "blocks": (), "batch_bytes": Affine(0, 9312)}
     forecaster = profile.model_copy(update={**changed, "steps": (one,), "batch_tensors": tensors})
     assert global_batch_of(forecaster, Work(samples=1e9), 1e9).samples == samples

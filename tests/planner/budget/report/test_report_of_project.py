@@ -9,6 +9,7 @@ import pytest
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.terms.pricebook import Credit
+from gpuplan.cli.render.report.words import subtitle
 from gpuplan.planner.budget.fixed_rows import IdlePrice
 from gpuplan.planner.budget.planned import RunLine, run_cost_of_machine
 from gpuplan.planner.budget.ranges import high_factor
@@ -34,6 +35,13 @@ def test_the_first_sentence_says_what_to_ask_for() -> None:
     assert found.budget_usd == Decimal("22.00")
     assert found.summary[0].startswith("study takes $20.00 from 2027-01 to 2027-06")
     assert "ask for $22.00" in found.summary[0]
+
+
+def test_a_budget_of_one_month_names_it_once() -> None:
+    """It ran "from 2026-11 to 2026-11 (1 months)"."""
+    found = report(make_project(months=1))
+    assert " in 2027-01" in found.summary[0] and " to 2027-01" not in found.summary[0]
+    assert subtitle(found).endswith("2027-01 (1 month)")
 
 
 def test_without_contingency_it_says_what_is_enough_with_a_chance_of_90_percent() -> None:
