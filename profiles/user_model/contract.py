@@ -19,7 +19,7 @@ from ...catalog.errors import UsageError, UserFileError
 from .checks import checked_model, described
 from .file_text import contract_lines, installed_imports, model_classes, parse, read_source
 from .forms import deepview, lightning, module_class
-from .plain_script import names_no_model, pretrained_name, trains_at_import
+from .plain_script import names_no_model, pretrained_name, trained_variable, trains_at_import
 from .schedulers import bind_scheduler
 from .spec import ModelSpec
 from .workload import (
@@ -162,9 +162,9 @@ def _no_contract(spec: ModelSpec) -> UserFileError:
     classes, tree = model_classes(text, spec.path), parse(text, spec.path)
     if not classes:
         return UserFileError(
-            f"{name} has no build_model(), so there is nothing to train.",
-            fix=f"{_by_config(tree)}add build_model() and make_batch(batch_size) (`gpuplan init`"
-            f" writes an example){_under_main(tree)}.",
+            f"{name} has no build_model(), which gives gpuplan the model.",
+            fix=f"{_by_config(tree)}add build_model(){_from_line(tree)} and make_batch(batch_size)"
+            f" (`gpuplan init` writes an example){_under_main(tree)}.",
         )
     lines = contract_lines(classes[-1]).replace("\n", "\n    ")
     return UserFileError(
@@ -180,6 +180,12 @@ def _by_config(tree: ast.Module) -> str:
     if loaded is None:
         return ""
     return f"estimate the model by its config, `gpuplan estimate hf:{loaded}`; or "
+
+
+def _from_line(tree: ast.Module) -> str:
+    """Return what build_model() has to hold of a script whose model is a variable."""
+    trained = trained_variable(tree)
+    return "" if trained is None else f", which returns what line {trained[1]} calls {trained[0]},"
 
 
 def _under_main(tree: ast.Module) -> str:

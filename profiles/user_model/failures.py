@@ -30,6 +30,24 @@ PACKAGE_OF_MODULE: dict[str, str] = {
 """Modules whose package on PyPI has another name."""
 
 
+NO_INTEGERS = ("'indices'", "scalar types")
+"""Of torch's message that an embedding was given floats."""
+INTEGERS = (
+    "an embedding takes integers, as torch.randint() makes them in make_batch(), or --input"
+    " 128:int64."
+)
+LOADS = "from_pretrained"
+WITHOUT_FILE = (
+    "for an estimate, leave out what it reads: values of weights and data do not matter there, only"
+    " shapes (pretrained_weights() names the weights that a run starts from)."
+)
+"""A checkpoint or a data set that is on another machine."""
+FROM_CONFIG = (
+    "for an estimate, where values do not matter, make the model from its config: by from_config()"
+    " or the class itself, or with `gpuplan estimate hf:OWNER/MODEL`, --lora for adapters."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class UserLine:
     """A line of the user's own code that was running."""
@@ -88,13 +106,7 @@ def describe_failure(
         return _missing_module(error.name, where, shown, path)
     what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
     if place:
-        given = " ".join(f"--param {name}={value}" for name, value in (params or {}).items())
-        fix = f"correct {place.file}{given and f', or {given}'}, then run this again."
-        if isinstance(error, ImportError) and "cannot import name" not in what:
-            fix = f"install what it asks for beside gpuplan, or correct {place.file}."
-        elif MIXED_DTYPES in what:
-            fix = f"correct {place.file}; {UNDER_AUTOCAST}"
-        return UserFileError(f"{where}{what}{shown}", fix=fix)
+        return UserFileError(f"{where}{what}{shown}", fix=_fix(error, what, place, params or {}))
     if _passed_the_model(error.__traceback__):
         return UserFileError(
             f"{path.name} failed while its model ran: {what}",
@@ -105,6 +117,21 @@ def describe_failure(
         f"gpuplan failed on {path.name}: {what}",
         fix="this is a fault of gpuplan; report it with the output of the same command with -v.",
     )
+
+
+def _fix(error: BaseException, what: str, place: UserLine, params: Mapping[str, object]) -> str:
+    """Return how to fix what a line of the user's file raised."""
+    given = " ".join(f"--param {name}={value}" for name, value in params.items())
+    correct = f"correct {place.file}{given and f', or {given}'}"
+    if isinstance(error, ImportError) and "cannot import name" not in what:
+        return f"install what it asks for beside gpuplan, or correct {place.file}."
+    if MIXED_DTYPES in what:
+        return f"correct {place.file}; {UNDER_AUTOCAST}"
+    if all(word in what for word in NO_INTEGERS):
+        return f"{correct}: {INTEGERS}"
+    if isinstance(error, OSError):
+        return f"{correct}, or {FROM_CONFIG if LOADS in place.source else WITHOUT_FILE}"
+    return f"{correct}, then run this again."
 
 
 def user_line(trace: TracebackType | None, path: Path) -> UserLine | None:

@@ -25,7 +25,11 @@ CONTRACT_FUNCTIONS = (
     "build_optimizer",
     "build_dataset",
 )
+OF_NOTEBOOKS = ("%", "!")
+"""How commands of a notebook begin, which are no Python."""
 _INTEGER_INPUTS = {"ids", "input_ids", "idx", "tokens", "token_ids", "indices", "words", "text"}
+EMBEDDINGS = ("Embedding", "EmbeddingBag")
+"""Classes of torch that take integers."""
 _LABELS = {"label", "labels", "target", "targets"}
 _TIMES = {"t", "time", "timestep", "timesteps"}
 """Names of arguments of `forward` that say what they are."""
@@ -40,6 +44,8 @@ class ModelClass:
     """Constructor arguments without a default."""
     forward: tuple[str, ...]
     """Arguments of `forward` without a default."""
+    looked_up: tuple[str, ...] = ()
+    """Those that go into an embedding as they are: integers."""
 
 
 def read_source(path: Path) -> str:
@@ -90,9 +96,11 @@ def syntax_error(error: SyntaxError, path: Path) -> UserFileError:
     name = Path(error.filename).name if error.filename else path.name
     line = (error.text or "").strip()
     shown = f"\n    {error.lineno} | {line}" if line else ""
+    fix = f"correct line {error.lineno} of {name}; `python {name}` reports the same error."
+    if line.startswith(OF_NOTEBOOKS):
+        fix = f"leave lines out that begin with {' or '.join(OF_NOTEBOOKS)}: a notebook's alone."
     return UserFileError(
-        f"{name}:{error.lineno}: {type(error).__name__}: {error.msg}{shown}",
-        fix=f"correct line {error.lineno} of {name}; `python {name}` reports the same error.",
+        f"{name}:{error.lineno}: {type(error).__name__}: {error.msg}{shown}", fix=fix
     )
 
 
@@ -151,7 +159,8 @@ def defines_contract(text: str, path: Path) -> bool:
 def contract_lines(model: ModelClass) -> str:
     """Return the lines that turn a file with this class into a model file."""
     required = ", ".join(model.required)
-    inputs = [_example_input(name, model.forward) for name in model.forward or ("x",)]
+    integers = _INTEGER_INPUTS | set(model.looked_up)
+    inputs = [_example_input(name, model.forward, integers) for name in model.forward or ("x",)]
     lines = [
         f"def build_model({required}):",
         f"    return {model.name}({', '.join(f'{one}={one}' for one in model.required)})",
@@ -219,6 +228,7 @@ def _model_class(node: ast.ClassDef) -> ModelClass:
         name=node.name,
         required=_required(_method(node, "__init__")),
         forward=_required(_method(node, "forward")),
+        looked_up=_looked_up(node),
     )
 
 
@@ -236,9 +246,25 @@ def _required(method: ast.FunctionDef | None) -> tuple[str, ...]:
     return (*positional, *keywords)
 
 
-def _example_input(name: str, beside: Collection[str]) -> str:
+def _looked_up(node: ast.ClassDef) -> tuple[str, ...]:
+    """Return the names that `forward` gives to an embedding of the class as they are."""
+    embeddings = {
+        ast.unparse(target)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Assign)
+        and isinstance(part.value, ast.Call)
+        and ast.unparse(part.value.func).rpartition(".")[2] in EMBEDDINGS
+        for target in part.targets
+    }
+    forward = _method(node, "forward")
+    calls = [part for part in ast.walk(forward) if isinstance(part, ast.Call)] if forward else []
+    given = [call.args[0] for call in calls if call.args and ast.unparse(call.func) in embeddings]
+    return tuple(dict.fromkeys(one.id for one in given if isinstance(one, ast.Name)))
+
+
+def _example_input(name: str, beside: Collection[str], integers: Collection[str]) -> str:
     """Return a tensor for an argument of `forward`, by its name and the names beside it."""
-    if name in _INTEGER_INPUTS or (name in _LABELS and _INTEGER_INPUTS & set(beside)):
+    if name in integers or (name in _LABELS and set(integers) & set(beside)):
         return "torch.randint(1000, (batch_size, 128))"
     if name in _LABELS:
         return "torch.randint(10, (batch_size,))"

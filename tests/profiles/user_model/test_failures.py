@@ -57,6 +57,25 @@ def test_other_failures_are_told_to_be_corrected(tmp_path: Path) -> None:
     assert failed.value.fix == "correct net.py, then run this again."
 
 
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("torch.load('/no/such/best.pt')", "correct net.py, or for an estimate, leave out"),
+        ("AutoModel.from_pretrained('a/b')", "correct net.py, or for an estimate, where"),
+        ("torch.nn.Embedding(9, 3)(torch.randn(2, 4))", "--input 128:int64"),
+        ("torch.nn.Linear(3, 3)(torch.randn(2, 4))", "correct net.py, then run this again."),
+    ],
+)
+def test_weights_on_another_machine_are_not_needed(tmp_path: Path, line: str, fix: str) -> None:
+    """The file was to be corrected, whose only fault was to be here."""
+    loads = "class AutoModel:\n    def from_pretrained(name): raise OSError('no connection')\n"
+    path = tmp_path / "net.py"
+    path.write_text(f"{loads}{ADAPTERS}\ndef build_optimizer(ps):\n    {line}\n")
+    with pytest.raises(UserFileError) as failed:
+        api.profile(path, precision="bf16-amp")
+    assert fix in (failed.value.fix or "")
+
+
 def test_a_param_that_was_given_may_be_at_fault(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(ADAPTERS.replace("def build_model():", "def build_model(n=1): range(n);"))

@@ -77,5 +77,32 @@ def test_only_what_can_have_no_form_is_not_run(text: str, without: bool) -> None
     assert names_no_model(text, ast.parse(text)) is without
 
 
-def test_a_name_that_is_not_written_down_is_not_guessed() -> None:
-    assert pretrained_name(ast.parse("AutoModel.from_pretrained(args.model)")) is None
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("AutoModel.from_pretrained(args.model)", None),
+        ("name = 'gpt2'\nAutoModel.from_pretrained(name)", "gpt2"),
+        ("def main():\n    name = 'gpt2'\n    AutoModel.from_pretrained(name)", "gpt2"),
+        ("name = 'gpt2'\nname = 'gpt2-xl'\nAutoModel.from_pretrained(name)", None),
+        ("name = args.model\nAutoModel.from_pretrained(name)", None),
+    ],
+)
+def test_a_name_that_is_not_written_down_is_not_guessed(text: str, name: str | None) -> None:
+    assert pretrained_name(ast.parse(text)) == name
+
+
+def test_a_trainer_in_a_function_is_told_of_its_models_config(tmp_path: Path) -> None:
+    """It was to have its data's package installed, which brings no build_model() either."""
+    held = TRAINER.replace("\ntok", "\ndef main():\n    tok").replace("\nmodel", "\n    model")
+    held = held.replace("\ntrainer", "\n    trainer")
+    error = refused(tmp_path / "tune.py", held)
+    assert "has no build_model()" in error.message and "no_such_package" not in error.message
+    assert "`gpuplan estimate hf:Qwen/Qwen3-0.6B`" in (error.fix or "")
+    assert UNDER_MAIN not in (error.fix or "")
+
+
+def test_a_model_that_is_a_variable_is_told_where_it_is_made(tmp_path: Path) -> None:
+    text = "import torch\nnet = torch.nn.Linear(2, 2)\nnet = net.train()\n"
+    text += "torch.optim.SGD(net.parameters())\nnet(torch.ones(2)).mean().backward()\n"
+    fix = refused(tmp_path / "loop.py", text).fix or ""
+    assert "build_model(), which returns what line 2 calls net, and make_batch(" in fix
