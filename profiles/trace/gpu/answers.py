@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import torch
 
 from ..kernels.operations import words
 from ..torch_private import checkpoint_answers, no_torch_function
+from .streams import CUDA_STREAMS, NVTX, record_stream
 from .target import Target
 
 
@@ -28,6 +30,9 @@ def gpu_machine(target: Target | None) -> Iterator[None]:
         if hasattr(module, "amp_definitely_not_available")
     ]
     answers += [
+        *(patch.object(torch.cuda.nvtx, name, answer) for name, answer in NVTX.items()),
+        patch.object(torch.Tensor, "record_stream", record_stream),
+        patch.object(torch.nn.DataParallel, "scatter", _to_one_gpu),
         checkpoint_answers(),
         patch.object(torch.backends.cudnn, "is_acceptable", lambda tensor: False),
         patch.object(torch, "compile", _compile(target)),
@@ -62,6 +67,10 @@ def _cuda_answers() -> dict[str, Any]:
         "memory_allocated": lambda *_: 0,
         "max_memory_allocated": lambda *_: 0,
         "memory_reserved": lambda *_: 0,
+        "max_memory_reserved": lambda *_: 0,
+        "memory_summary": lambda *_, **__: "",
+        "memory_stats": lambda *_: defaultdict(int),
+        **CUDA_STREAMS,
         "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
         "set_rng_state": lambda *_, **__: None,
         **{name: _returning(0) for name in ("_exchange_device", "_maybe_exchange_device")},
@@ -73,6 +82,11 @@ def _cuda_answers() -> dict[str, Any]:
             )
         },
     }
+
+
+def _to_one_gpu(_: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], __: Any) -> Any:
+    """Return what `DataParallel.scatter` gives to its one device: everything."""
+    return (inputs,), (kwargs,)
 
 
 def _returning(value: int | None) -> Callable[..., int | None]:
