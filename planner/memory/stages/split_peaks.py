@@ -280,5 +280,9 @@ def _sizes(units: Sequence[Unit], shards: tuple[int, ...]) -> _Sizes:
 
 
 def _share(made_bytes: Array, full: Array) -> Array:
-    """Return the part of a unit's gradients that is made."""
-    return np.where(full > 0, np.minimum(1.0, made_bytes / np.maximum(full, 1e-300)), 0.0)
+    """Return the part of a unit's gradients that is made: 0 of a frozen one, which has none.
+
+    >>> _share(np.array([3e9, 3e9, 9e9]), np.array([0.0, 6e9, 6e9])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return np.minimum(1.0, made_bytes / np.where(full > 0, full, np.inf))
