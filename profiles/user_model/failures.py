@@ -36,6 +36,15 @@ INTEGERS = (
     "an embedding takes integers, as torch.randint() makes them in make_batch(), or --input"
     " 128:int64."
 )
+UNTRACED_OPERATOR = "no rule registered for HigherOrderOperator"
+"""Of torch's message that a trace met an operator with code of its own, such as flex_attention."""
+WITHOUT_FLEX = (
+    "gpuplan cannot trace it. For an estimate, call"
+    " torch.nn.functional.scaled_dot_product_attention there in place of flex_attention:"
+    " is_causal=True for a causal mask; nothing that a sparser mask saves is counted then."
+)
+SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+"""Files of a model's shapes, which an estimate needs."""
 LOADS = "from_pretrained"
 WITHOUT_FILE = (
     "for an estimate, leave out what it reads: values of weights and data do not matter there, only"
@@ -129,6 +138,10 @@ def _fix(error: BaseException, what: str, place: UserLine, params: Mapping[str, 
         return f"correct {place.file}; {UNDER_AUTOCAST}"
     if all(word in what for word in NO_INTEGERS):
         return f"{correct}: {INTEGERS}"
+    if UNTRACED_OPERATOR in what:
+        return WITHOUT_FLEX
+    if isinstance(error, OSError) and str(error.filename).endswith(SETTINGS):
+        return f"{correct}; it is run in the current folder, where relative paths begin."
     if isinstance(error, OSError):
         return f"{correct}, or {FROM_CONFIG if LOADS in place.source else WITHOUT_FILE}"
     return f"{correct}, then run this again."

@@ -6,6 +6,7 @@ Needs only the standard library and torch, because the runner carries this file 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -113,9 +114,11 @@ def as_one_optimizer(returned: Any) -> torch.optim.Optimizer:
     """Return what a file's build_optimizer() returned, several as one.
 
     Raises:
-        UserFileError: it is no optimizer, or two of them train the same parameter.
+        UserFileError: it is no optimizer, two of them train the same parameter, or one computes the
+            loss itself.
     """
     if isinstance(returned, torch.optim.Optimizer):
+        _refuse_closure(returned)
         return returned
     parts: list[Any] = list(returned) if isinstance(returned, list | tuple) else []
     if not parts or not all(isinstance(one, torch.optim.Optimizer) for one in parts):
@@ -128,6 +131,8 @@ def as_one_optimizer(returned: Any) -> torch.optim.Optimizer:
             " each of its own parameters.",
         )
     _refuse_shared(parts)
+    for one in parts:
+        _refuse_closure(one)
     return parts[0] if len(parts) == 1 else Optimizers(parts)
 
 
@@ -139,6 +144,21 @@ def parts_of(optimizer: torch.optim.Optimizer) -> tuple[torch.optim.Optimizer, .
 def optimizer_name(optimizer: torch.optim.Optimizer) -> str:
     """Return the class of an optimizer, of several with a plus between them."""
     return "+".join(type(one).__name__ for one in parts_of(optimizer))
+
+
+def _refuse_closure(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse one such as LBFGS, whose step runs the model as often as it takes."""
+    closure = signature(type(optimizer).step).parameters.get("closure")
+    if closure is None or closure.default is not Parameter.empty:
+        return
+    name = type(optimizer).__name__
+    raise UserFileError(
+        f"build_optimizer() returned {name}, whose step runs the model several times: how often"
+        " depends on the values.",
+        fix="return another for the estimate, such as torch.optim.Adam(parameters): its time for a"
+        f" step is that of one evaluation of {name}, which keeps up to history_size copies of the"
+        " gradients beside.",
+    )
 
 
 def _refuse_shared(parts: Sequence[torch.optim.Optimizer]) -> None:

@@ -61,6 +61,7 @@ def test_other_failures_are_told_to_be_corrected(tmp_path: Path) -> None:
     ("line", "fix"),
     [
         ("torch.load('/no/such/best.pt')", "correct net.py, or for an estimate, leave out"),
+        ("open('no/such.yaml')", "it is run in the current folder, where relative paths begin"),
         ("AutoModel.from_pretrained('a/b')", "correct net.py, or for an estimate, where"),
         ("torch.nn.Embedding(9, 3)(torch.randn(2, 4))", "--input 128:int64"),
         ("torch.nn.Linear(3, 3)(torch.randn(2, 4))", "correct net.py, then run this again."),
@@ -74,6 +75,21 @@ def test_weights_on_another_machine_are_not_needed(tmp_path: Path, line: str, fi
     with pytest.raises(UserFileError) as failed:
         api.profile(path, precision="bf16-amp")
     assert fix in (failed.value.fix or "")
+
+
+def test_flex_attention_is_told_what_an_estimate_takes(tmp_path: Path) -> None:
+    """It was answered with a hint for authors of tracers, and that the file was to be corrected."""
+    path = tmp_path / "net.py"
+    path.write_text(
+        "import torch\nfrom torch.nn.attention.flex_attention import flex_attention\n"
+        "def build_model(): return torch.nn.Linear(16, 16)\n"
+        "def make_batch(batch_size): return torch.randn(batch_size, 2, 128, 16),\n"
+        "def compute_loss(model, batch):\n"
+        "    x = model(batch[0])\n    return flex_attention(x, x, x).mean()\n"
+    )
+    with pytest.raises(UserFileError) as failed:
+        api.profile(path)
+    assert "scaled_dot_product_attention there in place of flex_attention" in str(failed.value.fix)
 
 
 def test_a_param_that_was_given_may_be_at_fault(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from gpuplan.catalog.errors import UserFileError
 from gpuplan.profiles.user_model.several_optimizers import (
     Optimizers,
     as_one_optimizer,
@@ -48,6 +49,15 @@ def test_one_step_is_a_step_of_each() -> None:
     _train(apart, *_optimizers(apart))
     _train(together, as_one_optimizer(_optimizers(together)))
     assert torch.equal(_weights(apart), _weights(together))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_one_that_runs_the_model_itself_is_refused(several: bool) -> None:
+    """LBFGS ended in "this is a fault of gpuplan"."""
+    model = _model()
+    found = torch.optim.LBFGS(model.parameters())
+    with pytest.raises(UserFileError, match="LBFGS, whose step runs the model several times"):
+        as_one_optimizer([found] if several else found)
 
 
 def test_its_state_is_written_and_read_back_by_torch() -> None:
