@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ...profiles.profile import Affine, Kernel, KernelKind, Segment
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from ...profiles.profile import Affine, Kernel, KernelKind, MemoryStream, Segment, StepTrace
+
+T = TypeVar("T")
 
 FUSIBLE: frozenset[KernelKind] = frozenset({"pointwise", "norm", "softmax", "reduction", "copy"})
 """Kinds that Inductor and XLA merge; GEMM, attention and convolution stay apart."""
@@ -20,58 +25,148 @@ _READ_AGAIN = {
 """How often XLA on GPUs reads again what a kernel written by hand reads once: it fuses what leads
 to a reduction, never a reduction with what follows (`IsProducerConsumerFusible` in
 gpu_fusible.cc), unless Triton merges both sides."""
+Share = float | None
+"""Of a kernel's results, what is used behind the run that it is merged into; None: it does not run,
+since an earlier one makes the same."""
+Outliving = Sequence[Sequence[Share]]
+"""By segment and kernel of a step: see `outliving_shares`."""
+Run = list[tuple[Kernel, float]]
+"""Kernels that become one, each with the share of its results that outlives all of them."""
+_CAST = "_to_copy"
 
 
-def fuse(segment: Segment) -> Segment:
+def fuse(segment: Segment, outliving: Sequence[Share] = ()) -> Segment:
     """Return the segment with every run of fusible kernels merged into one.
 
-    The result of each kernel but the last of a run is neither written nor read back: the run moves
-    the bytes of its parts less twice those results, and never less than it writes at its end plus
-    the largest read.
+    A result that none but the run uses is neither written nor read back: the run moves the bytes of
+    its parts less twice those results, and never less than it writes at its end plus the largest
+    read. A result that is used later, or kept for the backward pass, is written all the same.
+
+    Args:
+        segment: kernels in launch order.
+        outliving: of each kernel (`outliving_shares`); empty: only the last of a run has results
+            that are used.
     """
     if segment.phase == "optimizer":
         return segment
-    fused: list[Kernel] = []
-    run: list[Kernel] = []
-    for kernel in (*segment.kernels, None):
-        if kernel is not None and kernel.kind in FUSIBLE:
-            run.append(kernel)
-            continue
-        if run:
-            fused.append(_with_rereads(_merged(run), run))
-            run = []
-        if kernel is not None:
-            fused.append(kernel)
-    return segment.model_copy(update={"kernels": tuple(fused)})
+    shares = outliving or [0.0] * len(segment.kernels)
+    running = [
+        (kernel, share)
+        for kernel, share in zip(segment.kernels, shares, strict=True)
+        if share is not None
+    ]
+    return segment.model_copy(update={"kernels": tuple(map(_merged, _runs(running)))})
 
 
-def _with_rereads(merged: Kernel, run: list[Kernel]) -> Kernel:
-    """Return a merged kernel with what separate reductions would move besides.
+def outliving_shares(trace: StepTrace) -> Outliving:
+    """Return which share of each kernel's results is used behind its run, by segment and kernel.
 
-    The shares of a softmax are an operand of the product behind it, whatever else the run makes.
+    It is read from the storages of the step: those born at a kernel that die later than behind the
+    run's last one. A kernel that makes none works in place: its result is that of another. Shares
+    of a softmax are an operand of the product behind it, kept or computed again.
+
+    Under autocast every layer that takes a result casts it; compilers cast it once (torch's
+    `fx_graph_cse`, XLA's HloCSE).
+
+    Args:
+        trace: with what the fused kernels keep for the backward pass (`with_fused_kernels`).
     """
-    again = [k.bytes_read.times(_READ_AGAIN[k.op]) for k in run if k.op in _READ_AGAIN]
-    again += [k.bytes_written for k in run[:-1] if k.op == "_softmax"]
+    born = _born(trace.memory)
+    found: dict[int, tuple[Share, ...]] = {}
+    for at, number in enumerate(trace.schedule):
+        segment = trace.segments[number]
+        if number not in found and len(segment.offsets) == len(segment.kernels):
+            start = trace.start_tick[at]
+            found[number] = _shares(segment, [start + o for o in segment.offsets], born)
+    return tuple(found.get(number, ()) for number in range(len(trace.segments)))
+
+
+def _born(memory: MemoryStream) -> dict[int, list[tuple[int, int]]]:
+    """Return (death tick, bytes at one sample) of the storages born at each tick."""
+    born: dict[int, list[tuple[int, int]]] = {}
+    columns = memory.birth_tick, memory.death_tick, memory.bytes_base, memory.bytes_per_sample
+    for birth, death, base, per_sample in zip(*columns, strict=True):
+        born.setdefault(birth, []).append((death, base + per_sample))
+    return born
+
+
+def _shares(
+    segment: Segment, ticks: Sequence[int], born: dict[int, list[tuple[int, int]]]
+) -> tuple[Share, ...]:
+    runs = list(_runs(list(zip(segment.kernels, ticks, strict=True))))
+    again = _casts_again([[kernel for kernel, _ in run] for run in runs])
+    shares: list[Share] = []
+    for number, run in enumerate(runs):
+        if number in again:
+            shares.append(None)
+            continue
+        ends = [run[-1][1], *(runs[other][0][1] for other, of in again.items() if of == number)]
+        for kernel, tick in run:
+            written = kernel.bytes_written.at(1)
+            used = sum(size for death, size in born.get(tick, ()) if death > max(ends) + 1)
+            if kernel.op == "_softmax":
+                used = written
+            shares.append(min(1.0, used / written) if written else 0.0)
+    return tuple(shares)
+
+
+def _casts_again(runs: Sequence[Sequence[Kernel]]) -> dict[int, int]:
+    """Return the runs that cast once more what the end of an earlier one has cast, with that one.
+
+    Such a cast stands alone, of activations and as large as the first.
+    """
+    again: dict[int, int] = {}
+    first: dict[tuple[Affine, Affine], int] = {}
+    for number, run in enumerate(runs):
+        last = run[-1]
+        if last.op != _CAST or last.bytes_read.base:
+            continue
+        sizes = (last.bytes_read, last.bytes_written)
+        if len(run) == 1 and sizes in first:
+            again[number] = first[sizes]
+        else:
+            first[sizes] = number
+    return again
+
+
+def _runs(kernels: Sequence[tuple[Kernel, T]]) -> Iterator[list[tuple[Kernel, T]]]:
+    """Yield the kernels, fusible ones that follow one another together, each with what it has."""
+    run: list[tuple[Kernel, T]] = []
+    for kernel, beside in kernels:
+        if run and not (kernel.kind in FUSIBLE and run[-1][0].kind in FUSIBLE):
+            yield run
+            run = []
+        run.append((kernel, beside))
+    if run:
+        yield run
+
+
+def _merged(run: Run) -> Kernel:
+    """Return the kernel that a run becomes, with what separate reductions would move besides."""
+    kernels = [kernel for kernel, _ in run]
+    merged = kernels[0] if len(run) == 1 else _joined(run)
+    again = [k.bytes_read.times(_READ_AGAIN[k.op]) for k in kernels if k.op in _READ_AGAIN]
     if not again:
         return merged
     return merged.model_copy(update={"dims": {**merged.dims, REREAD: Affine.total(again)}})
 
 
-def _merged(run: list[Kernel]) -> Kernel:
-    if len(run) == 1:
-        return run[0]
-    last = run[-1]
-    read = Affine.total(k.bytes_read for k in run)
-    inner = Affine.total(k.bytes_written for k in run[:-1])
-    heaviest = max(run, key=lambda k: sum(k.bytes_read))
-    largest = heaviest.bytes_read
-    parts = zip(read, inner, largest, strict=True)
-    kept = Affine(*(max(all_read - made, least) for all_read, made, least in parts))
+def _joined(run: Run) -> Kernel:
+    kernels = [kernel for kernel, _ in run]
+    read = Affine.total(k.bytes_read for k in kernels)
+    inner = Affine.total(k.bytes_written for k in kernels[:-1])
+    heaviest = max(kernels, key=lambda k: sum(k.bytes_read))
+    # What the last one writes in place is a result of an earlier one, which outlives the run.
+    used = Affine.total(kernel.bytes_written.times(share) for kernel, share in run)
     return heaviest.model_copy(
         update={
-            "op": "+".join(dict.fromkeys(k.op for k in run)),
-            "bytes_read": kept,
-            "bytes_written": last.bytes_written,
+            "op": "+".join(dict.fromkeys(k.op for k in kernels)),
+            "bytes_read": _larger(Affine.total((read, inner.times(-1))), heaviest.bytes_read),
+            "bytes_written": _larger(used, kernels[-1].bytes_written),
             "launches": 1,
         }
     )
+
+
+def _larger(one: Affine, other: Affine) -> Affine:
+    return Affine(*map(max, one, other))

@@ -17,7 +17,7 @@ from ...catalog.vocabulary import Precision, Recompute
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..parallelism.column_row_parallel import SPLIT_EXPERTS, is_expert_product
-from ..software.fusion import REREAD, fuse
+from ..software.fusion import REREAD, Outliving, fuse
 from ..software.kernel_levels import attention_architecture, attention_slowdown, in_step
 from ..software.stack import StackFacts
 from ..software.versions import fuses_experts, lacks_grouped_kernels, picks_layouts
@@ -123,11 +123,24 @@ class StepKernels:
     """The kernels of several traces of one model, laid out for evaluation on any device.
 
     Equal kernels (the recomputed forward is the forward again) are evaluated once.
+
+    Args:
+        traces: with the same kernels, or a rank's parts of them, in their places.
+        micro_batches: sizes.
+        fused: what outlives the fused kernels of each trace; None where nothing fuses.
     """
 
-    def __init__(self, traces: Sequence[StepTrace], micro_batches: Array, *, fused: bool) -> None:
+    def __init__(
+        self,
+        traces: Sequence[StepTrace],
+        micro_batches: Array,
+        *,
+        fused: Sequence[Outliving] | None = None,
+    ) -> None:
         self._traces = traces
-        self._segments = [running_segments(trace, fused) for trace in traces]
+        self._segments = [
+            running_segments(trace, fused[at] if fused else None) for at, trace in enumerate(traces)
+        ]
         rows: dict[int, int] = {}
         kernels: list[Kernel] = []
         for segments in self._segments:
@@ -270,9 +283,16 @@ def _fuses_experts(device: Accelerator, precision: Precision, stack: StackFacts)
     return able and not stack.unfused_experts
 
 
-def running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
-    """Return the segments as they run; the optimizer's kernels are accounted for elsewhere."""
-    segments = tuple(fuse(s) for s in trace.segments) if fused else trace.segments
+def running_segments(trace: StepTrace, fused: Outliving | None) -> tuple[Segment, ...]:
+    """Return the segments as they run; the optimizer's kernels are accounted for elsewhere.
+
+    Args:
+        trace: the step, or a rank's part of it.
+        fused: what outlives its fused kernels; None where nothing fuses.
+    """
+    segments = trace.segments
+    if fused is not None:
+        segments = tuple(map(fuse, segments, fused))
     return tuple(
         s.model_copy(update={"kernels": ()}) if s.phase == "optimizer" else s for s in segments
     )

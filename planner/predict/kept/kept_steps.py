@@ -29,6 +29,7 @@ from ...parallelism.column_row_parallel import is_expert_product
 from ...parallelism.fsdp import Unit, units_of
 from ...parallelism.rank_trace import Split, SplitTrace, split_trace
 from ...plan.layout import Layout
+from ...software.fusion import Outliving, outliving_shares
 from ...software.state_bytes import StateScale
 from ...step.kernel_times import MATMUL_KINDS, kernel_dtype
 from ...step.kernel_totals import running_segments
@@ -53,6 +54,7 @@ class KeptSteps:
         self._product_dtypes: dict[Precision, frozenset[str]] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
+        self._outliving: dict[tuple[Numerics, Recompute, bool], Outliving] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
         self._optimizers: dict[Precision, OptimizerFacts] = {}
         self._rank_memories: dict[tuple[object, ...], RankMemory] = {}
@@ -169,6 +171,17 @@ class KeptSteps:
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return traces[key]
 
+    def outliving(
+        self, numerics: Numerics, recompute: Recompute, *, early_stop: bool = True
+    ) -> Outliving:
+        """Return what outlives the fused kernels of that step (`outliving_shares`)."""
+        key = (numerics, recompute, early_stop)
+        if key not in self._outliving:
+            fused = replace(ON_DEVICE, fuses=True)
+            trace = self.trace_in(numerics, recompute, early_stop=early_stop, residence=fused)
+            self._outliving[key] = outliving_shares(trace)
+        return self._outliving[key]
+
     def untraced(self, numerics: Numerics) -> UsageError:
         """Return the error for numerics that the Profile was made without, with why."""
         fails = next((note for note in self.profile.notes if note.startswith(FAILS)), None)
@@ -283,7 +296,8 @@ class KeptSteps:
         key = (numerics, recompute, fused)
         if key not in self._moved:
             trace = self.trace_in(numerics, recompute)
-            runs = running_segments(trace, fused)
+            shares = self.outliving(numerics, recompute) if fused else None
+            runs = running_segments(trace, shares)
             kernels = [kernel for i in trace.schedule for kernel in runs[i].kernels]
             moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]
             self._moved[key] = Affine.total(moved)

@@ -209,7 +209,12 @@ class ModelCache:
                 else self.steps.split_in(numerics, recompute, split, early_stop=early_stop).trace
                 for recompute in recomputes
             ]
-            self._derived.kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
+            fused = [
+                self.steps.outliving(numerics, recompute, early_stop=early_stop)
+                for recompute in recomputes
+                if stack.fuses
+            ]
+            self._derived.kernels[key] = StepKernels(traces, micro_batches, fused=fused)
         return self._derived.kernels[key].times(
             self.curves(accelerator),
             precision=precision,
@@ -228,7 +233,9 @@ class ModelCache:
     ) -> dict[KernelKind, float]:
         """Return device seconds of each kernel kind in one step, uncalibrated."""
         traces = [self.steps.trace(precision, recompute)]
-        kernels = StepKernels(traces, micro_batches, fused=stack.fuses)
+        numerics = NUMERICS_OF_PRECISION[precision]
+        fused = [self.steps.outliving(numerics, recompute)] if stack.fuses else None
+        kernels = StepKernels(traces, micro_batches, fused=fused)
         return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
 
     def fragmentation(

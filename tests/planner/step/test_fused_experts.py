@@ -70,7 +70,7 @@ def seconds(
     stack = replace(
         facts_of("megatron", CONSTANTS), date=date, routing_passes=2.0, unfused_experts=unfused
     )
-    step = StepKernels([step_trace(spread=spread)], np.array([1.0]), fused=True)
+    step = StepKernels([step_trace(spread=spread)], np.array([1.0]), fused=[((),)])
     return step.kind_seconds(
         curves_for(CATALOGUE.accelerators["GB300"]), precision="fp8", stack=stack
     )
@@ -91,7 +91,7 @@ def test_without_a_dispatch_tokens_are_gathered_as_ever():
 
 def forward_s(waiting_launch_s: float, *, date: tuple[int, int] = (2026, 4)) -> float:
     stack = replace(facts_of("megatron", CONSTANTS), date=date, waiting_launch_s=waiting_launch_s)
-    step = StepKernels([step_trace(spread=True)], np.array([1.0]), fused=True)
+    step = StepKernels([step_trace(spread=True)], np.array([1.0]), fused=[((),)])
     curves = curves_for(CATALOGUE.accelerators["GB300"])
     (times,) = step.times(curves, precision="fp8", stack=stack)
     return float(times.total_s[0, 0])
@@ -110,7 +110,7 @@ def test_a_recipe_may_leave_fused_kernels_out():
 
 @pytest.mark.parametrize(("local", "is_sorted"), [(1, False), (2, True)])
 def test_a_rank_with_one_expert_sorts_nothing(local: int, *, is_sorted: bool):
-    step = StepKernels([step_trace(spread=True, local=local)], np.array([1.0]), fused=True)
+    step = StepKernels([step_trace(spread=True, local=local)], np.array([1.0]), fused=[((),)])
     curves = curves_for(CATALOGUE.accelerators["H100-80GB-SXM"])
     megatron = facts_of("megatron", CONSTANTS)
     without, with_passes = (
