@@ -37,6 +37,10 @@ _TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
 Ada's 2.5 GHz."""
 
 _RESNEXT_GROUPS, _RESNEXT_WIDTH = 32, 32
+_OTHER_NARROW_GROUPS = 0.5
+"""Of convolutions in other numbers of groups up to `_RESNEXT_WIDTH` wide: SENet-154 (64 groups of 2
+to 16 channels), SE-ResNeXt-26ts and GC-ResNeXt-50ts (2 to 16 of 32) take 0.48 to 0.50 of what the
+general kernel would add to all passes, HaloNext-26ts (4 to 16 of 16) 0.85."""
 _LARGEST_DEPTHWISE = 7 * 7
 """Elements of the largest filter that cuDNN 8 has depthwise kernels for in channels-last order."""
 
@@ -149,9 +153,11 @@ class KernelTable:
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind != "convolution":
                 continue
-            turned = [row for row in rows if _has_no_kernel(self._kernels[row], curves, dtype)]
+            shares = [_turned_share(self._kernels[row], curves, dtype) for row in rows]
+            turned = [row for row, share in zip(rows, shares, strict=True) if share]
             if turned:
-                seconds[turned] = self._turned_elements(turned) / per_s
+                part = np.array([[share] for share in shares if share])
+                seconds[turned] = part * self._turned_elements(turned) / per_s
         return seconds
 
     def _turned_elements(self, rows: list[int]) -> Array:
@@ -350,20 +356,23 @@ def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
     return "tf32" in device.peak_flops and channels >= FEW_CHANNELS
 
 
-def _has_no_kernel(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
-    """Return whether cuDNN 8 has no kernel for a grouped convolution in channels-last order.
+def _turned_share(kernel: Kernel, curves: DeviceCurves, dtype: str) -> float:
+    """Return of how much of a grouped channels-last convolution cuDNN 8 has no kernel for.
 
     Those of ResNeXt, 32 groups of up to 32 channels, have one, and so have depthwise ones up to 7 x
     7 (its release notes 8.0.0: "5x5/1x1, 5x5/2x2, 7x7/1x1, 7x7/2x2", tensorflow/tensorflow#40303);
     the first shapes beyond are slow: of ResNeXt-101 32x8d only those of 64 channels a group
     (pytorch/pytorch#34977), 2 groups of 112 by 31 times (torch/_inductor/graph.py,
-    `decide_layout_opt`), groups of a fixed width in RegNet and NFNet (pytorch/pytorch#70954).
+    `decide_layout_opt`), groups of a fixed width in RegNet and NFNet (pytorch/pytorch#70954). Other
+    numbers of groups as narrow as ResNeXt's are between (`_OTHER_NARROW_GROUPS`).
     """
     if curves.device.vendor != "NVIDIA" or dtype not in ("fp16", "bf16"):
-        return False
+        return 0.0
     groups, channels = max(kernel.dims["groups"]), max(kernel.dims["in_channels"])
     if groups == 1 or not kernel.op.endswith(".channels_last"):
-        return False
+        return 0.0
     if groups == channels:
-        return max(kernel.dims["kernel_elements"]) > _LARGEST_DEPTHWISE
-    return groups != _RESNEXT_GROUPS or channels / groups > _RESNEXT_WIDTH
+        return float(max(kernel.dims["kernel_elements"]) > _LARGEST_DEPTHWISE)
+    if channels / groups > _RESNEXT_WIDTH:
+        return 1.0
+    return 0.0 if groups == _RESNEXT_GROUPS else _OTHER_NARROW_GROUPS

@@ -117,15 +117,20 @@ def turned_elements(
     return seconds * per_s / (BATCH * PIXELS * channels)
 
 
-@pytest.mark.parametrize(
-    ("channels", "groups"), [(128, 2), (2048, 32), (256, 64), (512, 16), (1024, 8)]
-)
+@pytest.mark.parametrize(("channels", "groups"), [(128, 2), (2048, 32), (1024, 8)])
 def test_groups_without_a_kernel_in_channels_last_order_are_turned(channels: int, groups: int):
     """Forward its input and its output; both gradients read the output's, one the input."""
     assert turned_elements("RTX-3090", channels=channels, groups=groups) == pytest.approx(2)
     assert turned_elements(
         "A100-80GB-SXM", channels=channels, groups=groups, backward=True
     ) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(256, 64), (512, 16), (64, 2)])
+def test_narrow_groups_in_other_numbers_than_resnext_s_are_turned_by_half(
+    channels: int, groups: int
+):
+    assert turned_elements("RTX-3090", channels=channels, groups=groups) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("channels", "groups"), [(256, 1), (128, 32), (1024, 32), (256, 256)])
