@@ -95,6 +95,9 @@ class RunRecord(Recorded):
     """How often a step fills and drains its pipeline; None is once. Trainers that run torch's
     schedule on every local batch of a step do so for each."""
     recompute: Recompute | None = None
+    recompute_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Which part of the repeated layers is recomputed; None is all of them. Megatron's "block"
+    method with 21 layers of 80 is 0.2625."""
     attention: Literal["flash", "fused", "eager"] | None = None
     compile: bool | None = None
     stack: Stack | None = None

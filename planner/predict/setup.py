@@ -29,6 +29,7 @@ from ..software.versions import (
     DEEPSPEED,
     DISTRIBUTED_OPTIMIZER,
     FLASH_PACKAGE,
+    FP8_ATTENTION,
     FP8_ROWWISE,
     FUSED_ACCUMULATION,
     LARGE_BUCKETS,
@@ -117,6 +118,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         waiting_launch_s=waiting_launch_s(setup.stack, setup.features, constants),
         unfused_experts=UNFUSED_EXPERTS in setup.features,
         reductions_apart=REDUCTIONS_APART in setup.features,
+        fp8_attention=FP8_ATTENTION in setup.features,
         odd_widths="none" if PADDED_WIDTHS in setup.features else facts.odd_widths,
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(

@@ -60,6 +60,8 @@ class StackFacts:
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
     odd_widths: OddWidths = "kept"
     """What is done with products of an odd width."""
+    fp8_attention: bool = False
+    """Whether attention multiplies in 8 bits beside layers that do."""
     reductions_apart: bool = False
     """Whether a compiler makes each reduction of a softmax or norm a kernel of its own."""
 

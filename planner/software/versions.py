@@ -81,6 +81,11 @@ _NARROW_PRODUCTS = {
     # recalled), of which products are four fifths.
     INT8: 0.71,
 }
+FP8_ATTENTION = "fp8-attention"
+"""Feature: attention multiplies in 8 bits too (Transformer Engine's fp8_dot_product_attention)."""
+BLOCKING_TENSOR = "blocking-tensor-parallel"
+"""Feature: nothing runs beside the collectives of the tensor dimension (Megatron's recipes without
+tp_comm_overlap)."""
 REDUCTIONS_APART = "reductions-apart"
 """Feature: XLA reads a softmax's or norm's operands once for each of its reductions, as on GPUs
 where neither Triton (`xla_gpu_enable_triton_softmax_fusion`) nor Transformer Engine merges them."""
@@ -244,7 +249,7 @@ def tensor_exposure(
     They stand between dependent kernels; only where products are cut up to run beside them (torch's
     async tensor parallelism, the user buffers of Megatron's recipes) is part of them hidden.
     """
-    modern = stack == "megatron" and is_lean(date, features)
+    modern = stack == "megatron" and is_lean(date, features) and BLOCKING_TENSOR not in features
     overlapped = modern or ASYNC_TENSOR_PARALLEL in features or stack == "xla"
     return constants["tensor_exposure.overlapped" if overlapped else "tensor_exposure"]
 

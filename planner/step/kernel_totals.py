@@ -267,10 +267,11 @@ class StepKernels:
             device_s += self._table.transposing_s(curves, precision, constants, copy_step=copy_step)
         if lacks_grouped_kernels(stack.name, stack.date):
             device_s += self._table.general_transposing_s(curves, precision, constants)
-        passes = stack.routing_passes
+        passes, attends_in_fp8 = stack.routing_passes, stack.fp8_attention and precision == "fp8"
         if self._expert and _fuses_experts(device, precision, stack):
-            passes = constants["routing_passes.fused"]
+            passes, attends_in_fp8 = constants["routing_passes.fused"], True
             device_s[self._dispatched] = 0.0
+        if attends_in_fp8:
             device_s[self._flash] *= constants["attention_fp8"]
         if self._grouped:
             moved = curves.memory_bound_s(self._table.row_bytes(self._grouped), kind="copy")

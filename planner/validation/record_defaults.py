@@ -84,6 +84,7 @@ def state_run(
             grad_accum=grad_accum,
             pipeline_passes=record.pipeline_passes or 1,
             recompute=recompute_of(record, stack, assumed),
+            recompute_share=record.recompute_share or 1.0,
             stack=stack,
             compile=is_compiled(record, stack, assumed),
             autocast=uses_autocast(record, stack, layout, offload),

@@ -8,6 +8,7 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
 from gpuplan.planner.software.versions import (
+    BLOCKING_TENSOR,
     TRANSFORMER_ENGINE,
     attention_date,
     fuses_experts,
@@ -40,6 +41,14 @@ def bytes_of(kind: str, found: tuple[SlottedCall, ...], *, across: bool = False)
         for call in found
         if call.kind == kind and call.across_replicas == across and "bare" not in call.slot
     )
+
+
+def test_a_recipe_may_leave_tensor_ranks_without_overlap():
+    engine = frozenset({TRANSFORMER_ENGINE})
+    overlapped = tensor_exposure("megatron", (2024, 5), engine, USUAL)
+    assert overlapped < USUAL["tensor_exposure"]
+    without = tensor_exposure("megatron", (2024, 5), engine | {BLOCKING_TENSOR}, USUAL)
+    assert without == USUAL["tensor_exposure"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """How long the kernels of a step take in it, beside alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from no_storages import no_storages
@@ -55,7 +57,7 @@ def channels_last_factor(
         start_tick=[0],
         memory=NOTHING,
     )
-    step = StepKernels([trace], np.array([64.0]), fused=False)
+    step = StepKernels([trace], np.array([64.0]))
     once, twice = (
         step.kind_seconds(
             curves_for(ACCELERATORS[device]),
@@ -103,7 +105,7 @@ def passes_of_a_block(recompute: Recompute, stack: Stack) -> tuple[float, float]
         start_tick=[0, 1],
         memory=NOTHING,
     )
-    step = StepKernels([trace], np.array([0.001]), fused=False)
+    step = StepKernels([trace], np.array([0.001]))
     (found,) = step.times(
         curves_for(ACCELERATORS["H100-80GB-SXM"]),
         precision="fp16-amp",
@@ -125,3 +127,41 @@ def test_a_checkpoint_takes_the_host_time_in_both_passes_of_a_block():
 def test_a_compiler_takes_checkpoints_into_its_graph():
     plain = passes_of_a_block("none", "torch-compile")
     assert passes_of_a_block("selective", "torch-compile") == plain
+
+
+def attention_s(precision: Precision, *, in_8_bits: bool) -> float:
+    kernel = Kernel(
+        kind="attention",
+        op="flash",
+        dims={
+            "batch": Affine(0, 1),
+            "heads": Affine(32, 0),
+            "kv_heads": Affine(32, 0),
+            "seq_q": Affine(8192, 0),
+            "seq_kv": Affine(8192, 0),
+            "head_dim": Affine(128, 0),
+        },
+        dtype="16bit",
+        flops=Affine(0, 4 * 32 * 8192**2 * 128),
+        bytes_read=Affine(0, 1),
+        bytes_written=Affine(0, 1),
+    )
+    trace = StepTrace(
+        numerics="amp16",
+        recompute="none",
+        segments=(Segment(name="step", phase="forward", block=None, kernels=(kernel,)),),
+        schedule=[0],
+        start_tick=[0],
+        memory=NOTHING,
+    )
+    stack = replace(facts_of("megatron", CONSTANTS), fp8_attention=in_8_bits)
+    found = StepKernels([trace], np.array([1.0])).kind_seconds(
+        curves_for(ACCELERATORS["H100-80GB-SXM"]), precision=precision, stack=stack
+    )
+    return found["attention"]
+
+
+def test_attention_in_8_bits_goes_with_layers_in_8_bits_alone():
+    faster = attention_s("fp8", in_8_bits=True) / attention_s("fp8", in_8_bits=False)
+    assert faster == pytest.approx(CONSTANTS["attention_fp8"])
+    assert attention_s("bf16-amp", in_8_bits=True) == attention_s("bf16-amp", in_8_bits=False)

@@ -52,6 +52,13 @@ def test_a_pipeline_is_filled_once_a_step_unless_the_record_says_more():
     assert stated(pipeline_passes=8).setup.pipeline_passes == 8
 
 
+def test_a_share_of_the_layers_is_recomputed_where_the_record_says_so():
+    assert stated(recompute="full").setup.recompute_share == 1.0
+    assert stated(recompute="full", recompute_share=0.2625).setup.recompute_share == 0.2625
+    with pytest.raises(ValueError, match="recompute_share"):
+        stated(recompute="full", recompute_share=0)
+
+
 def test_a_full_record_assumes_nothing_but_what_its_software_does_unsaid():
     run = stated(
         accelerators=16,
