@@ -448,10 +448,11 @@ above 15 % since. What they and others show:
   11.3 to 8.6 without itself. Left: Pax's 5B keeps all products of weights (its policy is
   `SAVE_DOT_WITH_NO_BATCH_DIM`), where two thirds are counted as of MaxText's; with all of them its
   nine runs, too fast by 7 % already, would be 6 % faster.
-- A compiled run of small kernels is counted as if only its last result were written. What outlives
-  it as well is not: by the storages of the traces up to a fifth of such traffic of Pax's 5B, a
-  third of a Llama's, half with eager attention. The levels of fused kernels, a third and more above
-  their priors under Megatron and XLA, stand for it. Mending that wants a whole fit.
+- A compiled run of small kernels was counted as if only its last result were written. What
+  outlives it is now written as well, as the storages of the step say, and what several layers cast
+  under autocast is cast once (`planner/software/fusion.py`). Expected: such traffic a twentieth
+  (GPT) to a fifth (Llama, eager attention) more, and the levels of fused kernels under Megatron and
+  XLA, a third and more above their priors, that much lower. FUSEOUT
 - What sequence parallelism gathers for products in fp8 is cast before, on each rank's own tokens,
   and takes a byte an element, under torchao (one scale a tensor) and Transformer Engine alike
   (`planner/software/fp8_operands.py`); until 2026-11-28 every rank cast the whole, and two bytes
