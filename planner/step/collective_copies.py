@@ -5,7 +5,7 @@ They stand between a collective and the product that waits for it, so that nothi
 
 from __future__ import annotations
 
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -30,9 +30,20 @@ def copied_s(split: SplitTrace, curves: DeviceCurves, micro_batches: Array) -> A
     return copies * each_s
 
 
-@lru_cache(maxsize=4096)
-def _copied(split: SplitTrace, micro_batches: tuple[float, ...]) -> tuple[Array, Array]:
+_Copied = tuple[Array, Array]
+_known: WeakKeyDictionary[SplitTrace, dict[tuple[float, ...], _Copied]] = WeakKeyDictionary()
+"""What was counted, as long as the ranks' shares are kept elsewhere."""
+
+
+def _copied(split: SplitTrace, micro_batches: tuple[float, ...]) -> _Copied:
     """Return ([segments, B] copies, the bytes that all of them move)."""
+    known = _known.setdefault(split, {})
+    if micro_batches not in known:
+        known[micro_batches] = _counted(split, micro_batches)
+    return known[micro_batches]
+
+
+def _counted(split: SplitTrace, micro_batches: tuple[float, ...]) -> _Copied:
     shape = len(split.exchanges), len(micro_batches)
     copies, moved_bytes = np.zeros(shape), np.zeros(shape)
     for row, exchanges in enumerate(split.exchanges):
