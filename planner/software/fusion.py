@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from ...profiles.profile import Affine, Kernel, KernelKind, MemoryStream, Segment, StepTrace
+from ...profiles.profile import (
+    CATEGORIES,
+    Affine,
+    Kernel,
+    KernelKind,
+    MemoryStream,
+    Segment,
+    StepTrace,
+)
 
 T = TypeVar("T")
 
@@ -33,6 +41,7 @@ Outliving = Sequence[Sequence[Share]]
 Run = list[tuple[Kernel, float]]
 """Kernels that become one, each with the share of its results that outlives all of them."""
 _CAST = "_to_copy"
+_ACTIVATIONS = CATEGORIES.index("activations")
 
 
 def fuse(segment: Segment, outliving: Sequence[Share] = ()) -> Segment:
@@ -81,18 +90,27 @@ def outliving_shares(trace: StepTrace) -> Outliving:
     return tuple(found.get(number, ()) for number in range(len(trace.segments)))
 
 
-def _born(memory: MemoryStream) -> dict[int, list[tuple[int, int]]]:
-    """Return (death tick, bytes at one sample) of the storages born at each tick."""
-    born: dict[int, list[tuple[int, int]]] = {}
-    columns = memory.birth_tick, memory.death_tick, memory.bytes_base, memory.bytes_per_sample
-    for birth, death, base, per_sample in zip(*columns, strict=True):
-        born.setdefault(birth, []).append((death, base + per_sample))
+class _Storage(NamedTuple):
+    """What a kernel made: when it dies, its bytes at one sample, and its category."""
+
+    death_tick: int
+    size_bytes: int
+    category: int
+
+
+_Born = dict[int, list[_Storage]]
+
+
+def _born(memory: MemoryStream) -> _Born:
+    """Return the storages born at each tick."""
+    born: _Born = {}
+    columns = memory.death_tick, memory.bytes_base, memory.bytes_per_sample, memory.category
+    for birth, death, base, per_sample, category in zip(memory.birth_tick, *columns, strict=True):
+        born.setdefault(birth, []).append(_Storage(death, base + per_sample, category))
     return born
 
 
-def _shares(
-    segment: Segment, ticks: Sequence[int], born: dict[int, list[tuple[int, int]]]
-) -> tuple[Share, ...]:
+def _shares(segment: Segment, ticks: Sequence[int], born: _Born) -> tuple[Share, ...]:
     runs = list(_runs(list(zip(segment.kernels, ticks, strict=True))))
     again = _casts_again([[kernel for kernel, _ in run] for run in runs])
     shares: list[Share] = []
@@ -100,32 +118,41 @@ def _shares(
         if number in again:
             shares.append(None)
             continue
-        ends = [run[-1][1], *(runs[other][0][1] for other, of in again.items() if of == number)]
-        for kernel, tick in run:
+        followers = [*(kernel for kernel, _ in run[1:]), None]
+        for (kernel, tick), follower in zip(run, followers, strict=True):
+            behind = [one for one in born.get(tick, ()) if one.death_tick > run[-1][1] + 1]
+            if follower is not None and _is_cast(kernel, follower):
+                behind = [one for one in behind if one.category == _ACTIVATIONS]
             written = kernel.bytes_written.at(1)
-            used = sum(size for death, size in born.get(tick, ()) if death > max(ends) + 1)
-            if kernel.op == "_softmax":
-                used = written
+            used = written if kernel.op == "_softmax" else sum(one.size_bytes for one in behind)
             shares.append(min(1.0, used / written) if written else 0.0)
     return tuple(shares)
 
 
-def _casts_again(runs: Sequence[Sequence[Kernel]]) -> dict[int, int]:
-    """Return the runs that cast once more what the end of an earlier one has cast, with that one.
+def _is_cast(kernel: Kernel, follower: Kernel) -> bool:
+    """Return whether a result is cast at once.
+
+    What needs it then takes the cast, however long a variable of the model still names it; what the
+    backward pass keeps is an activation.
+    """
+    return follower.op == _CAST and follower.bytes_read == kernel.bytes_written
+
+
+def _casts_again(runs: Sequence[Sequence[Kernel]]) -> set[int]:
+    """Return the runs that cast once more what the end of an earlier one has cast.
 
     Such a cast stands alone, of activations and as large as the first.
     """
-    again: dict[int, int] = {}
-    first: dict[tuple[Affine, Affine], int] = {}
+    again: set[int] = set()
+    first: set[tuple[Affine, Affine]] = set()
     for number, run in enumerate(runs):
         last = run[-1]
         if last.op != _CAST or last.bytes_read.base:
             continue
         sizes = (last.bytes_read, last.bytes_written)
         if len(run) == 1 and sizes in first:
-            again[number] = first[sizes]
-        else:
-            first[sizes] = number
+            again.add(number)
+        first.add(sizes)
     return again
 
 

@@ -3,7 +3,15 @@
 import pytest
 
 from gpuplan.planner.software.fusion import REREAD, fuse, outliving_shares
-from gpuplan.profiles.profile import Affine, Kernel, KernelKind, MemoryStream, Segment, StepTrace
+from gpuplan.profiles.profile import (
+    CATEGORIES,
+    Affine,
+    Kernel,
+    KernelKind,
+    MemoryStream,
+    Segment,
+    StepTrace,
+)
 
 READ, WRITTEN = 4000, 1000
 
@@ -51,7 +59,7 @@ def test_separate_reductions_read_their_operands_again(op: str, kind: KernelKind
     assert alone.dims[REREAD] == in_run.dims[REREAD] == Affine(0, reads * READ)
 
 
-def step(*kernels: Kernel, deaths: dict[int, int]) -> StepTrace:
+def step(*kernels: Kernel, deaths: dict[int, int], category: str = "activations") -> StepTrace:
     """Return a step of which the kernel at each tick made a storage that dies as stated."""
     births = sorted(deaths)
     return StepTrace(
@@ -74,7 +82,7 @@ def step(*kernels: Kernel, deaths: dict[int, int]) -> StepTrace:
             death_tick=[10 + deaths[birth] for birth in births],
             bytes_base=[0] * len(births),
             bytes_per_sample=[WRITTEN] * len(births),
-            category=[0] * len(births),
+            category=[CATEGORIES.index(category)] * len(births),
             instance=[1] * len(births),
             end_tick=100,
         ),
@@ -119,7 +127,9 @@ def test_shares_of_a_softmax_are_written_for_the_product_whatever_else_a_run_mak
 
 def test_what_several_layers_cast_is_cast_once():
     cast = kernel("_to_copy", "copy")
-    trace = step(ADD, cast, PRODUCT, cast, PRODUCT, deaths={0: 4, 1: 50, 2: 50, 3: 50, 4: 50})
+    deaths = {0: 4, 1: 50, 2: 50, 3: 50, 4: 50}
+    norm = ADD.model_copy(update={"bytes_written": Affine(0, READ)})
+    trace = step(norm, cast, PRODUCT, cast, PRODUCT, deaths=deaths, category="temporary")
     shares = outliving_shares(trace)[1]
     assert shares == (0.0, 1.0, 1.0, None, 1.0)
     assert [k.op for k in fuse(trace.segments[1], shares).kernels] == ["add+_to_copy", "bmm", "bmm"]
@@ -131,3 +141,12 @@ def test_casts_of_other_sizes_and_of_weights_run():
     weight = cast.model_copy(update={"bytes_read": Affine(READ)})
     trace = step(cast, PRODUCT, larger, PRODUCT, weight, PRODUCT, weight, deaths={})
     assert None not in outliving_shares(trace)[1]
+
+
+def test_a_result_that_is_cast_at_once_is_written_where_it_is_kept_alone():
+    cast = kernel("_to_copy", "copy")
+    norm = ADD.model_copy(update={"bytes_written": Affine(0, READ)})
+    named = step(norm, cast, PRODUCT, deaths={0: 3, 1: 50}, category="temporary")
+    kept = step(norm, cast, PRODUCT, deaths={0: 50, 1: 50})
+    assert outliving_shares(named)[1] == (0.0, 1.0, 0.0)
+    assert outliving_shares(kept)[1] == (WRITTEN / READ, 1.0, 0.0)
