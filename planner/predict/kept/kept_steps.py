@@ -54,6 +54,7 @@ class KeptSteps:
         self._product_dtypes: dict[Precision, frozenset[str]] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
+        self._fused_steps: dict[tuple[Numerics, bool], StepTrace] = {}
         self._outliving: dict[tuple[Numerics, Recompute, bool], Outliving] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
         self._optimizers: dict[Precision, OptimizerFacts] = {}
@@ -165,11 +166,18 @@ class KeptSteps:
             except KeyError:
                 raise self.untraced(numerics) from None
             if residence.fuses:
-                again = residence.operands == "made again"
-                plain = with_fused_kernels(plain, casts_again=again)
+                plain = self._fused(numerics, casts_again=residence.operands == "made again")
             plain = with_kept_operands(plain, residence.operands)
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return traces[key]
+
+    def _fused(self, numerics: Numerics, *, casts_again: bool) -> StepTrace:
+        """Return that step without recompute as fused kernels keep it: passes start from it."""
+        key = (numerics, casts_again)
+        if key not in self._fused_steps:
+            plain = self.profile.step(numerics)
+            self._fused_steps[key] = with_fused_kernels(plain, casts_again=casts_again)
+        return self._fused_steps[key]
 
     def outliving(
         self, numerics: Numerics, recompute: Recompute, *, early_stop: bool = True
