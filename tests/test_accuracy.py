@@ -45,7 +45,7 @@ truths = importlib.import_module("evaluation.truths")
 
 NOT_YET: dict[Protocol, dict[str, float]] = {
     "configuration": {
-        "bigscience-tr11": 0.0704,  # 7 %; 7.02 since DeepSpeed's reductions hide under nothing
+        "bigscience-tr11": 0.071,  # 7 %; 7.06 since the whole fit of 2026-11-28
         "bigscience-v100": 0.085,  # 6 %
         "megatron-bridge, dense": 0.1,  # 9 %; three runs in NVFP4, predicted since, are among them
         "narayanan": 0.085,  # 6 %
@@ -61,12 +61,14 @@ COVERED = (0.76, 0.84)
 """Mean share inside the 80 % interval over groups of 8 runs and more, each without its source."""
 DEVICES_COVERED = (0.76, 0.86)  # 85 %; of sources 84 is the most that is wanted
 """The same of accelerators."""
-MEAN_WITHIN_FOLDS = 0.081  # 7.5 % is wanted, and 7.9 reached
+MEAN_WITHIN_FOLDS = 0.078  # 7.5 % is wanted, and 7.6 reached
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
-FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 19, 1
+FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 21, 1
 """Runs of 2,500 that ran and were predicted not to, one of them CodeLlama-13B on Gaudi2, whose
-program writes the scores of 48 samples out; that ran out and were predicted to fit."""
+program writes the scores of 48 samples out, and two of LoRA on MI300X, whose base is in 8 bits (16
+are counted) and whose recompute is stated since 2026-11-28, where such a run counted as fitting
+before; that ran out and were predicted to fit."""
 WHOLE_DEVICE_P95 = 0.4  # 15 %; one device shows twice what others do for one ResNet-50
 REGRETS_NOT_YET = {"vtrain-single": 0.034}  # 3 %
 WORST_REGRETS_NOT_YET = {"vtrain-single": 0.29}  # 20 %

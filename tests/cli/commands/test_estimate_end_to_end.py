@@ -196,6 +196,7 @@ def test_names_that_nobody_knows(words: list[str], message: str, capsys) -> None
 
 def test_a_store_that_cannot_be_written_is_a_warning(capsys, home: Path) -> None:
     data = home / "data"
+    data.mkdir(exist_ok=True)
     kept = home / "kept"
     data.rename(kept)
     data.write_text("in the way")
