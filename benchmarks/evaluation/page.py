@@ -21,7 +21,8 @@ from gpuplan.profiles.records import RunRecord
 
 from .errors.causes import cause_of
 from .errors.day_before import day_before_part
-from .errors.findings import CARRIERS, CONVOLUTIONS, ONCE_A_STEP, WHERE_INTERVALS_FAIL
+from .errors.findings import CONVOLUTIONS, WHERE_INTERVALS_FAIL
+from .errors.findings_by_source import CARRIERS, ONCE_A_STEP
 from .errors.levels import levels_of, levels_part
 from .errors.own_steps import OWN_STEPS
 from .errors.trends import bias_by_precision, find_trends, trends_part
