@@ -26,6 +26,7 @@ from ..software.versions import (
     MXFP8,
     NATIVE_AUTOCAST,
     NVFP4,
+    SIXTEEN_BIT_LAYERS,
     TRANSFORMER_ENGINE,
     XLA_OVERLAPS_ON_GPUS,
 )
@@ -157,12 +158,12 @@ def uses_autocast(
 ) -> bool:
     """Return whether 16-bit compute came from torch.autocast.
 
-    Where the stack does not decide (`casts_layers`), Apex O2 ran 16-bit layers before torch had
-    autocast.
+    Where the stack does not decide (`casts_layers`), the record may (`sixteen-bit-layers`), and Apex
+    O2 ran 16-bit layers before torch had autocast.
     """
     if not casts_layers(stack, layout, offload):
         return False
-    if "O2" in record.precision_label:
+    if "O2" in record.precision_label or SIXTEEN_BIT_LAYERS in record.features:
         return False
     date = record.software_date
     return date is None or date >= NATIVE_AUTOCAST
