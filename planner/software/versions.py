@@ -84,8 +84,8 @@ _NARROW_PRODUCTS = {
 FP8_ATTENTION = "fp8-attention"
 """Feature: attention multiplies in 8 bits too (Transformer Engine's fp8_dot_product_attention)."""
 SIXTEEN_BIT_LAYERS = "sixteen-bit-layers"
-"""Feature: the layers hold 16-bit weights and run in 16 bits, norms included, with no autocast around
-them; the optimizer keeps fp32 masters (`model.half()` beside apex's optimizers, NeMo's precision 16)."""
+"""Feature: layers hold 16-bit weights and run in 16 bits, norms included, with no autocast around
+them, and the optimizer keeps fp32 masters (NeMo's precision 16, apex O2)."""
 BLOCKING_TENSOR = "blocking-tensor-parallel"
 """Feature: nothing runs beside the collectives of the tensor dimension (Megatron's recipes without
 tp_comm_overlap)."""

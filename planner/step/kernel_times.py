@@ -37,10 +37,6 @@ _TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
 Ada's 2.5 GHz."""
 
 _RESNEXT_GROUPS, _RESNEXT_WIDTH = 32, 32
-_OTHER_NARROW_GROUPS = 0.5
-"""Of convolutions in other numbers of groups up to `_RESNEXT_WIDTH` wide: SENet-154 (64 groups of 2
-to 16 channels), SE-ResNeXt-26ts and GC-ResNeXt-50ts (2 to 16 of 32) take 0.48 to 0.50 of what the
-general kernel would add to all passes, HaloNext-26ts (4 to 16 of 16) 0.85."""
 _LARGEST_DEPTHWISE = 7 * 7
 """Elements of the largest filter that cuDNN 8 has depthwise kernels for in channels-last order."""
 
@@ -146,14 +142,15 @@ class KernelTable:
         Args:
             curves: achieved rates of the device.
             precision: decides the dtype of each kernel.
-            constants: how many elements a multiprocessor turns in a clock.
+            constants: how many elements a multiprocessor turns in a clock, and of how many narrow
+                groups.
         """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
         per_s = constants["transposed_per_clock.general"] * _clocks_per_s(curves)
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind != "convolution":
                 continue
-            shares = [_turned_share(self._kernels[row], curves, dtype) for row in rows]
+            shares = [_turned_share(self._kernels[row], curves, dtype, constants) for row in rows]
             turned = [row for row, share in zip(rows, shares, strict=True) if share]
             if turned:
                 part = np.array([[share] for share in shares if share])
@@ -356,7 +353,7 @@ def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
     return "tf32" in device.peak_flops and channels >= FEW_CHANNELS
 
 
-def _turned_share(kernel: Kernel, curves: DeviceCurves, dtype: str) -> float:
+def _turned_share(kernel: Kernel, curves: DeviceCurves, dtype: str, constants: Constants) -> float:
     """Return of how much of a grouped channels-last convolution cuDNN 8 has no kernel for.
 
     Those of ResNeXt, 32 groups of up to 32 channels, have one, and so have depthwise ones up to 7 x
@@ -364,7 +361,7 @@ def _turned_share(kernel: Kernel, curves: DeviceCurves, dtype: str) -> float:
     the first shapes beyond are slow: of ResNeXt-101 32x8d only those of 64 channels a group
     (pytorch/pytorch#34977), 2 groups of 112 by 31 times (torch/_inductor/graph.py,
     `decide_layout_opt`), groups of a fixed width in RegNet and NFNet (pytorch/pytorch#70954). Other
-    numbers of groups as narrow as ResNeXt's are between (`_OTHER_NARROW_GROUPS`).
+    numbers of groups as narrow as ResNeXt's are between (`transposed_share.narrow_groups`).
     """
     if curves.device.vendor != "NVIDIA" or dtype not in ("fp16", "bf16"):
         return 0.0
@@ -375,4 +372,4 @@ def _turned_share(kernel: Kernel, curves: DeviceCurves, dtype: str) -> float:
         return float(max(kernel.dims["kernel_elements"]) > _LARGEST_DEPTHWISE)
     if channels / groups > _RESNEXT_WIDTH:
         return 1.0
-    return 0.0 if groups == _RESNEXT_GROUPS else _OTHER_NARROW_GROUPS
+    return 0.0 if groups == _RESNEXT_GROUPS else constants["transposed_share.narrow_groups"]

@@ -158,8 +158,8 @@ def uses_autocast(
 ) -> bool:
     """Return whether 16-bit compute came from torch.autocast.
 
-    Where the stack does not decide (`casts_layers`), the record may (`sixteen-bit-layers`), and Apex
-    O2 ran 16-bit layers before torch had autocast.
+    Where the stack does not decide (`casts_layers`), the record may (`sixteen-bit-layers`), and
+    Apex O2 ran 16-bit layers before torch had autocast.
     """
     if not casts_layers(stack, layout, offload):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import re
 import site
 import sys
 import sysconfig
@@ -36,12 +37,11 @@ INTEGERS = (
     "an embedding takes integers, as torch.randint() makes them in make_batch(), or --input"
     " 128:int64."
 )
-UNTRACED_OPERATOR = "no rule registered for HigherOrderOperator"
-"""Of torch's message that a trace met an operator with code of its own, such as flex_attention."""
-WITHOUT_FLEX = (
-    "gpuplan cannot trace it. For an estimate, call"
-    " torch.nn.functional.scaled_dot_product_attention there in place of flex_attention:"
-    " is_causal=True for a causal mask; nothing that a sparser mask saves is counted then."
+UNTRACED_OPERATOR = re.compile(r"no rule registered for HigherOrderOperator (\w+)")
+"""Of torch's message that a trace met an operator that runs functions it is given, such as cond."""
+WITHOUT_OPERATOR = (
+    "for an estimate, where values do not matter, write there in plain calls what they do: of"
+    " torch.cond the branch that is taken most, of while_loop and scan a loop of as many rounds."
 )
 SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 """Files of a model's shapes, which an estimate needs."""
@@ -114,6 +114,10 @@ def describe_failure(
     if isinstance(error, ModuleNotFoundError) and error.name and not _is_ours(error.name):
         return _missing_module(error.name, where, shown, path)
     what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
+    operator = UNTRACED_OPERATOR.search(str(error))
+    if place and operator:
+        cannot = f"torch's {operator[1]} is given functions to run, which gpuplan cannot trace."
+        return UserFileError(f"{where}{cannot}{shown}", fix=WITHOUT_OPERATOR)
     if place:
         return UserFileError(f"{where}{what}{shown}", fix=_fix(error, what, place, params or {}))
     if _passed_the_model(error.__traceback__):
@@ -138,8 +142,6 @@ def _fix(error: BaseException, what: str, place: UserLine, params: Mapping[str, 
         return f"correct {place.file}; {UNDER_AUTOCAST}"
     if all(word in what for word in NO_INTEGERS):
         return f"{correct}: {INTEGERS}"
-    if UNTRACED_OPERATOR in what:
-        return WITHOUT_FLEX
     if isinstance(error, OSError) and str(error.filename).endswith(SETTINGS):
         return f"{correct}; it is run in the current folder, where relative paths begin."
     if isinstance(error, OSError):

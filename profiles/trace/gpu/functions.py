@@ -56,7 +56,7 @@ def _kernel_of_rows(
     return "math"
 
 
-def _attention(
+def attention(
     _func: Callable[..., Any],
     query: torch.Tensor,
     key: torch.Tensor,
@@ -67,6 +67,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
+    """Run the kernel that a GPU takes for `scaled_dot_product_attention`, with its arguments."""
     kernel = attention_kernel(query, key, value, attn_mask)
     aten = torch.ops.aten
     if kernel == "math":
@@ -227,7 +228,7 @@ def _from_data(func: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Ten
 REPLACED: dict[str, Callable[..., Any]] = {
     "new": new_tensor,
     "sparse_coo_tensor": new_sparse,
-    "scaled_dot_product_attention": _attention,
+    "scaled_dot_product_attention": attention,
     "dropout": _dropout,
     "rms_norm": _rms_norm,
     "lstm": _rnn(operators.LSTM),

@@ -19,8 +19,9 @@ from torch.overrides import TorchFunctionMode
 from ..kernels.operations import words
 from ..torch_private import without_overrides
 from ..unknown_value import UnknownValue, is_unknown_in
+from . import flex
 from .autocast import Autocast
-from .functions import GETTERS, META, REPLACED, backward, lost_flash, on_meta
+from .functions import GETTERS, META, REPLACED, attention, backward, lost_flash, on_meta
 
 TINY_ELEMENTS = 4096
 """CPU factories up to this size run for real, so that `.item()` on a schedule works."""
@@ -97,6 +98,8 @@ class Target(TorchFunctionMode):
             args, kwargs = self.autocast.cast(name, args, kwargs)
         if name in FACTORIES:
             return self._make(func, args, kwargs)
+        if name == flex.NAME:
+            return self._attend_flexibly(*args)
         special = REPLACED.get(name)
         if special is not None:
             if name == "scaled_dot_product_attention" and self._note is not None:
@@ -124,6 +127,24 @@ class Target(TorchFunctionMode):
         if self.casts and torch.is_autocast_enabled("cuda"):
             args, kwargs = self.autocast.cast(name, args, kwargs)
         return func(*args, **kwargs)
+
+    def _attend_flexibly(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        _score_mod: Any,
+        block_mask: tuple[Any, ...],
+        scale: float,
+        *_: Any,
+    ) -> tuple[torch.Tensor, ...]:
+        """Run what `flex_attention` calls, with its arguments: block sizes and mask come last."""
+        *_tensors, rows, columns, mask = block_mask
+        with self._paused():
+            kept = flex.kept_blocks(mask, query.shape[2], key.shape[2], (rows, columns))
+        if self._note is not None:
+            self._note(kept.said)
+        return flex.attend(attention, kept, query, key, value, scale)
 
     def _make(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

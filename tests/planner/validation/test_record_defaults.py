@@ -168,6 +168,7 @@ def test_sixteen_bit_layers_of_their_own_are_not_cast():
     assert stated(precision="bf16-amp").setup.autocast
     assert not stated(stack="megatron").setup.autocast
     assert not stated(date="NGC 20.01").setup.autocast
+    assert not stated(precision="fp16-amp", features=["sixteen-bit-layers"]).setup.autocast
     sharded = {"data": 8, "shard": 8, "zero_stage": 3}
     assert not stated(accelerators=8, per_node=8, layout=sharded).setup.autocast
 

@@ -77,19 +77,21 @@ def test_weights_on_another_machine_are_not_needed(tmp_path: Path, line: str, fi
     assert fix in (failed.value.fix or "")
 
 
-def test_flex_attention_is_told_what_an_estimate_takes(tmp_path: Path) -> None:
+def test_an_operator_that_runs_functions_is_told_what_an_estimate_takes(tmp_path: Path) -> None:
     """It was answered with a hint for authors of tracers, and that the file was to be corrected."""
     path = tmp_path / "net.py"
     path.write_text(
-        "import torch\nfrom torch.nn.attention.flex_attention import flex_attention\n"
+        "import torch\n"
         "def build_model(): return torch.nn.Linear(16, 16)\n"
-        "def make_batch(batch_size): return torch.randn(batch_size, 2, 128, 16),\n"
+        "def make_batch(batch_size): return torch.randn(batch_size, 16),\n"
         "def compute_loss(model, batch):\n"
-        "    x = model(batch[0])\n    return flex_attention(x, x, x).mean()\n"
+        "    x = model(batch[0])\n"
+        "    return torch.cond(x.sum() > 0, lambda x: x, lambda x: -x, (x,)).mean()\n"
     )
-    with pytest.raises(UserFileError) as failed:
+    with pytest.raises(UserFileError, match="torch's cond is given functions to run") as failed:
         api.profile(path)
-    assert "scaled_dot_product_attention there in place of flex_attention" in str(failed.value.fix)
+    assert "Hint" not in failed.value.message
+    assert "in plain calls" in str(failed.value.fix)
 
 
 def test_a_param_that_was_given_may_be_at_fault(tmp_path: Path) -> None:
