@@ -18,7 +18,7 @@ from ..candidate import Candidate
 from ..machines.runs_here import is_run
 from .infeasible import rented
 
-LEAST_CUT = 0.2
+LEAST_CUT = 0.15
 """Share of the time from which it is worth a line. A judgement."""
 NEAREST = 8
 """Candidates outside the limits, by cost and by time, of which the compiled step is predicted."""

@@ -8,6 +8,7 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
+from gpuplan.planner.search.answer.compile_gain import LEAST_CUT
 from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Profile
 
@@ -32,7 +33,7 @@ def test_the_gain_is_that_of_the_same_plan_with_the_option(small_decoder: Profil
     plan = best_of(outcome)
     assert outcome.recommended is not None and not plan.compile
     gain = outcome.recommended.with_compile
-    assert gain is not None and gain.times_as_fast > 1.25
+    assert gain is not None and gain.times_as_fast > 1 / (1 - LEAST_CUT)
     assert not any(one.compile for one in outcome.plans)
     same = replace(
         QUESTION,
@@ -77,4 +78,4 @@ def test_where_limits_say_how_much_is_trained_the_gain_is_in_the_rate(
     outcome = found(small_decoder, replace(QUESTION, work=Work(global_batch=512), money=money))
     assert outcome.recommended is not None
     gain = outcome.recommended.with_compile
-    assert gain is not None and gain.times_as_fast > 1.25 and gain.usd is None
+    assert gain is not None and gain.times_as_fast > 1 / (1 - LEAST_CUT) and gain.usd is None
