@@ -97,8 +97,10 @@ def _returning(value: int | None) -> Callable[..., int | None]:
 
 def _compile(target: Target) -> Callable[..., Any]:
     def compile(model: Any = None, **_: Any) -> Any:
-        # It compiles itself, and the attention of a model says nothing of the rest.
-        target.compiles |= getattr(model, "__module__", "") != flex.MODULE
+        # Its own attention, which compiles a part by itself, says nothing of the rest of a model.
+        if getattr(model, "__module__", "") == flex.MODULE:
+            return flex.compiled(model) if model.__name__ == flex.NAME else model
+        target.compiles = True
         return model if model is not None else lambda function: function
 
     return compile

@@ -3,7 +3,8 @@
 Compiled, it is one kernel that leaves out every block in which no position is seen
 (arXiv:2412.05496, section 4). What runs in its place is that of `scaled_dot_product_attention`: a
 causal mask is that kernel's own; of any other as many keys are attended to as the share of kept
-blocks says. What a `score_mod` computes, which stays in registers, is not counted.
+blocks says. What a `score_mod` computes, which stays in registers, is not counted, but what it
+reads gets its gradients.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, cast
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+from ..callers import is_called_by
 
 NAME = "flex_attention"
 MODULE = "torch.nn.attention.flex_attention"
@@ -26,6 +29,9 @@ LOOKED_AT_BLOCKS, LOOKED_AT_ROWS = 32, 8
 positions."""
 
 Mask = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+ScoreMod = Callable[
+    [torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor
+]
 
 
 @dataclass(frozen=True)
@@ -38,16 +44,37 @@ class KeptBlocks:
     reads_data: bool = False
     """Whether the mask looks at values of the device, which were taken as all zero."""
 
-    @property
-    def said(self) -> str:
-        """Return what the trace says of a call with this mask."""
+    def said(self, *, compiled: bool) -> str:
+        """Return what the trace says of a call with this mask.
+
+        Args:
+            compiled: whether the file has torch.compile make the call, so that it is fused.
+        """
         over = f"over {self.share:.0%} of its blocks of scores"
         kept = "causal" if self.causal else over
         known = ", as if all values that the mask reads were equal" if self.reads_data else ""
+        fused = f"calls flex_attention: predicted as one fused kernel, {kept}{known}"
+        if compiled:
+            return fused
         return (
-            f"calls flex_attention: predicted as one fused kernel, {kept}{known}. Only"
-            " torch.compile(flex_attention) makes it that; without it every score is written out"
+            f"{fused}. Only torch.compile(flex_attention) makes it that; without it every score is"
+            " written out"
         )
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what torch.compile makes of `flex_attention`: known as such on the stack."""
+
+    @wraps(function)
+    def compiled_call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return compiled_call
+
+
+def is_compiled() -> bool:
+    """Return whether the call that runs is one that was compiled."""
+    return is_called_by(__name__, "compiled_call", depth=24)
 
 
 def attend(
@@ -56,6 +83,7 @@ def attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
+    score_mod: ScoreMod | None,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return (outputs, log-sum-exp, largest scores) of attention over what a mask keeps.
@@ -66,6 +94,7 @@ def attend(
         query: [B, heads, tokens, head_dim]
         key: [B, key_heads, keys, head_dim]
         value: [B, key_heads, keys, value_dim]
+        score_mod: what it reads, such as learned slopes, gets gradients; None: nothing of the kind.
         scale: of the scores.
     """
     batch, heads, tokens, _ = query.shape
@@ -77,8 +106,37 @@ def attend(
         # It reads heads that share keys in fp32 as well, which torch's other kernels do not.
         key, value = (one.repeat_interleave(heads // one.shape[1], 1) for one in (key, value))
     out = attention(None, query, key, value, is_causal=kept.causal, scale=scale, enable_gqa=True)
+    if score_mod is not None:
+        out = cast(torch.Tensor, _ReadBeside.apply(out, _changed_score(score_mod, query)))
     of_rows = query.new_empty((batch, heads, tokens), dtype=torch.float32)
     return out, of_rows, of_rows
+
+
+def reads_what_is_trained(score_mod: ScoreMod, query: torch.Tensor) -> bool:
+    """Return whether a changed score depends on something that gets gradients, beside the score."""
+    try:
+        return _changed_score(score_mod, query).requires_grad
+    except Exception:  # As in `kept_blocks`: what the user's function needs may be missing here.
+        return False
+
+
+def _changed_score(score_mod: ScoreMod, query: torch.Tensor) -> torch.Tensor:
+    # A tensor without dimensions would be read as a number where it indexes another.
+    score, place = query.new_zeros((1,)), query.new_zeros((1,), dtype=torch.int32)
+    return score_mod(score, place, place, place, place)
+
+
+class _ReadBeside(torch.autograd.Function):
+    """Passes outputs on; what a kernel read beside its operands gets zeros as its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, out: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(read)
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return gradients[0], torch.zeros_like(ctx.saved_tensors[0])
 
 
 def kept_blocks(mask: Mask, tokens: int, keys: int, block: tuple[int, int]) -> KeptBlocks:

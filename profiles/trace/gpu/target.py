@@ -133,7 +133,7 @@ class Target(TorchFunctionMode):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        _score_mod: Any,
+        score_mod: flex.ScoreMod,
         block_mask: tuple[Any, ...],
         scale: float,
         *_: Any,
@@ -142,9 +142,10 @@ class Target(TorchFunctionMode):
         *_tensors, rows, columns, mask = block_mask
         with self._paused():
             kept = flex.kept_blocks(mask, query.shape[2], key.shape[2], (rows, columns))
+            trained = score_mod if flex.reads_what_is_trained(score_mod, query) else None
         if self._note is not None:
-            self._note(kept.said)
-        return flex.attend(attention, kept, query, key, value, scale)
+            self._note(kept.said(compiled=self.compiles or flex.is_compiled()))
+        return flex.attend(attention, kept, query, key, value, trained, scale)
 
     def _make(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

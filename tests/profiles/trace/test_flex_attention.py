@@ -61,7 +61,7 @@ def test_documents_on_the_device_are_taken_as_one() -> None:
 
     kept = kept_blocks(mask, TOKENS, TOKENS, BLOCKS)
     assert kept.causal and kept.reads_data
-    assert "as if all values that the mask reads were equal" in kept.said
+    assert "as if all values that the mask reads were equal" in kept.said(compiled=True)
 
 
 def test_where_zeros_would_hide_everything_all_blocks_count() -> None:
@@ -97,10 +97,14 @@ class Block(nn.Module):
 
 
 def profile_of(attend: Attention, key_heads: int = HEADS) -> Profile:
+    return profile_of_model(lambda: Block(attend, key_heads))
+
+
+def profile_of_model(build_model: Callable[[], nn.Module]) -> Profile:
     workload = Workload(
         name="flexible",
         path=Path(__file__),
-        build_model=lambda: Block(attend, key_heads),
+        build_model=build_model,
         make_batch=lambda size: (torch.randn(size, TOKENS, HEADS * WIDTH),),
         compute_loss=lambda model, batch: model(*batch).square().mean(),
         build_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
@@ -156,4 +160,25 @@ def test_to_compile_attention_is_not_to_compile_the_model() -> None:
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return torch.compile(flex_attention)(q, k, v)  # pyright: ignore[reportReturnType]
 
-    assert not profile_of(attend).file_compiles
+    profile = profile_of(attend)
+    assert not profile.file_compiles
+    assert not [note for note in profile.notes if "Only torch.compile" in note]
+    assert [note for note in profile_of(flexible()).notes if "Only torch.compile" in note]
+
+
+@pytest.mark.slow
+def test_what_a_changed_score_reads_gets_a_gradient() -> None:
+    class Slopes(Block):
+        def __init__(self) -> None:
+            super().__init__(self.sloping, HEADS)
+            self.slopes = nn.Parameter(torch.ones(HEADS))
+
+        def sloping(self, q: Any, k: Any, v: Any, x: Any) -> Any:
+            def steeper(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+                return score + self.slopes[head] * (key - query)
+
+            return flex_attention(q, k, v, score_mod=steeper)
+
+    profile = profile_of_model(Slopes)
+    assert profile.unused_parameters == 0
+    assert attention_flops(profile) == attention_flops(profile_of(dense(is_causal=False)))
