@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -150,13 +151,26 @@ def kept_blocks(mask: Mask, tokens: int, keys: int, block: tuple[int, int]) -> K
     """
     if max(block) >= 2**16:  # What stands for "no mask" has one block of any size.
         return KeptBlocks(1.0, causal=False)
+    known, asked = _known_of(mask), (tokens, keys, *block)
     try:
-        return _asked(mask, tokens, keys, block)
+        if asked not in known:
+            known[asked] = _asked(mask, tokens, keys, block)
+        return known[asked]
     except Exception:  # The function is the user's: whatever it needs may be missing here.
         return KeptBlocks(1.0, causal=False, reads_data=True)
 
 
-@lru_cache(maxsize=64)
+_KNOWN: WeakKeyDictionary[Mask, dict[tuple[int, ...], KeptBlocks]] = WeakKeyDictionary()
+"""By mask, whose tensors it may not keep alive: the trace sees when they are freed."""
+
+
+def _known_of(mask: Mask) -> dict[tuple[int, ...], KeptBlocks]:
+    try:
+        return _KNOWN.setdefault(mask, {})
+    except TypeError:  # An object that cannot be a key, or has no weak references.
+        return {}
+
+
 def _asked(mask: Mask, tokens: int, keys: int, block: tuple[int, int]) -> KeptBlocks:
     rows = _looked_at(tokens, block[0])
     columns = torch.arange(math.ceil(keys / block[1]) * block[1])

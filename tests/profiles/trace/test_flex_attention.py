@@ -1,5 +1,6 @@
 """flex_attention is traced as a fused kernel over the blocks that its mask keeps."""
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,31 @@ def test_documents_on_the_device_are_taken_as_one() -> None:
     kept = kept_blocks(mask, TOKENS, TOKENS, BLOCKS)
     assert kept.causal and kept.reads_data
     assert "as if all values that the mask reads were equal" in kept.said(compiled=True)
+
+
+def test_what_a_mask_holds_is_not_kept_alive() -> None:
+    documents = torch.zeros(TOKENS, dtype=torch.long, device="meta")
+    held = weakref.ref(documents)
+
+    def mask(batch: Any, head: Any, query: Any, key: Any, documents: Any = documents) -> Any:
+        return documents[query] == documents[key]
+
+    assert kept_blocks(mask, TOKENS, TOKENS, BLOCKS).share == 1
+    del mask, documents
+    assert held() is None
+
+
+def test_a_mask_may_be_an_object() -> None:
+    class Within:
+        __slots__ = ()
+        __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+        def __call__(self, *places: Any) -> Any:
+            return window(*places)
+
+    assert kept_blocks(Within(), TOKENS, TOKENS, BLOCKS) == kept_blocks(
+        window, TOKENS, TOKENS, BLOCKS
+    )
 
 
 def test_where_zeros_would_hide_everything_all_blocks_count() -> None:
