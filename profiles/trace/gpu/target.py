@@ -30,6 +30,7 @@ FACTORIES = words(
     empty_strided tril_indices triu_indices normal scalar_tensor complex hann_window hamming_window
     bartlett_window blackman_window kaiser_window empty_permuted"""
 )
+ATTENTION = "scaled_dot_product_attention"
 READS_DATA = words("item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__")
 
 
@@ -94,6 +95,8 @@ class Target(TorchFunctionMode):
             return func(bool(self._data_dependent("Tensor.__bool__")), *args[1:], **kwargs)
         if name == "_pack_padded_sequence":
             self._data_dependent("pack_padded_sequence")
+        if name == ATTENTION and any(getattr(one, "is_nested", False) for one in args[:3]):
+            self._data_dependent(f"{ATTENTION} of nested tensors")
         if self.casts and torch.is_autocast_enabled("cuda"):
             args, kwargs = self.autocast.cast(name, args, kwargs)
         if name in FACTORIES:
@@ -102,7 +105,7 @@ class Target(TorchFunctionMode):
             return self._attend_flexibly(*args)
         special = REPLACED.get(name)
         if special is not None:
-            if name == "scaled_dot_product_attention" and self._note is not None:
+            if name == ATTENTION and self._note is not None:
                 said = lost_flash(*args, **kwargs)
                 if said is not None:
                     self._note(said)

@@ -19,6 +19,12 @@ from gpuplan.profiles.trace.trace import trace_workload
 pytestmark = pytest.mark.slow
 
 
+def _nested(x: torch.Tensor) -> torch.Tensor:
+    """Return [batch, 1 head, tokens, 1] of samples that may differ in length, which is data."""
+    rows = torch.nested.nested_tensor(list(x), layout=torch.jagged)
+    return rows.unsqueeze(-1).unsqueeze(-1).transpose(1, 2)
+
+
 @pytest.mark.parametrize(
     ("forward", "operation"),
     [
@@ -29,8 +35,9 @@ pytestmark = pytest.mark.slow
         (lambda _, x: x[x[:, 0] > 0], "indexing with a mask"),
         (lambda _, x: x[x[:, 0].nonzero()[:, 0]], "nonzero"),
         (lambda _, x: x + len(x[0].unique()), "unique"),
+        (lambda _, x: F.scaled_dot_product_attention(*[_nested(x)] * 3), "of nested tensors"),
     ],
-    ids=["item", "if", "in", "array", "mask", "nonzero", "unique"],
+    ids=["item", "if", "in", "array", "mask", "nonzero", "unique", "nested"],
 )
 def test_data_dependence_names_the_line(forward: Any, operation: str) -> None:
     line = forward.__code__.co_firstlineno
