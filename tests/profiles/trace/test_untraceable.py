@@ -19,6 +19,9 @@ from gpuplan.profiles.trace.trace import trace_workload
 pytestmark = pytest.mark.slow
 
 
+_ATTEND = F.scaled_dot_product_attention
+
+
 def _nested(x: torch.Tensor) -> torch.Tensor:
     """Return [batch, 1 head, tokens, 1] of samples that may differ in length, which is data."""
     rows = torch.nested.nested_tensor(list(x), layout=torch.jagged)
@@ -35,7 +38,7 @@ def _nested(x: torch.Tensor) -> torch.Tensor:
         (lambda _, x: x[x[:, 0] > 0], "indexing with a mask"),
         (lambda _, x: x[x[:, 0].nonzero()[:, 0]], "nonzero"),
         (lambda _, x: x + len(x[0].unique()), "unique"),
-        (lambda _, x: F.scaled_dot_product_attention(*[_nested(x)] * 3), "of nested tensors"),
+        (lambda _, x: _ATTEND(_nested(x), _nested(x), _nested(x)), "of nested tensors"),
     ],
     ids=["item", "if", "in", "array", "mask", "nonzero", "unique", "nested"],
 )
