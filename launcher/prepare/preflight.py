@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,8 @@ from ...catalog.errors import LimitError, NoFeasiblePlanError, UsageError
 from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.launch_cost import LaunchCost
 from ...planner.plan.plan import Plan
+from ...profiles.user_model.failures import BUILT_FOR_CUDA
+from ...profiles.user_model.file_text import required_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..frameworks.command import parse_command
 from ..skypilot.placement import NO_BUCKETS
@@ -144,15 +147,44 @@ def refuse_missing_packages(
     """
     brings_own = request.setup is not None or (request.image or "").startswith("docker:")
     environment = project.environment
-    if spec is None or brings_own or environment.found is not None or environment.packages:
+    if spec is None or brings_own or environment.packages:
         return
     needed = needed_packages(spec)
-    if needed:
+    if environment.found is not None:
+        _refuse_unnamed(spec, project.workdir / environment.found)
+    elif needed:
         raise MissingError(
             f"{spec.text} needs {', '.join(needed)}, and no file of {project.workdir} says which"
             " packages to install.",
             fix="write a requirements.txt there, or give --setup or --image docker:….",
             commands=list_of_packages(needed, project.workdir),
+        )
+
+
+def _is_named(module: str, text: str) -> bool:
+    """Return whether a list of packages names that of a module; torch brings Triton by itself."""
+    package = module.removesuffix("_interface").replace("_", "[-_.]")
+    return module == "triton" or re.search(package, text, re.IGNORECASE) is not None
+
+
+def _refuse_unnamed(spec: ModelSpec, environment: Path) -> None:
+    """Refuse a model that imports what only a machine with CUDA has, where no file names it.
+
+    An estimate does without such a package: what it says is no sign that a run finds it. Others are
+    not looked for: a module may come with a package of another name.
+    """
+    if spec.kind != "file":
+        return
+    text = environment.read_text(encoding="utf-8", errors="replace")
+    imported = sorted({name.partition(".")[0] for name in required_imports(spec.path)})
+    unnamed = [one for one in imported if one in BUILT_FOR_CUDA and not _is_named(one, text)]
+    if unnamed:
+        listed = " and ".join(unnamed)
+        raise MissingError(
+            f"{spec.text} imports {listed}, which {environment.name} does not name: the run would"
+            " fail on machines that are paid for.",
+            fix=f"name it in {environment.name}, or give --setup or --image docker:…; flash-attn,"
+            " for one, is built against the torch that is there (pip's --no-build-isolation).",
         )
 
 

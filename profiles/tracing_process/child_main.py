@@ -100,6 +100,7 @@ def run(
     opened = _watch_opened_files(spec.path)
     # Of what torch is made nothing is ever garbage, and to look for some takes 0.2 s.
     gc.disable()
+    from ..trace.gpu.packages import with_stand_ins
     from ..trace.gpu.target import Target
     from ..user_model.contract import load_workload
 
@@ -109,8 +110,15 @@ def run(
     target = Target(
         casts=False, data_dependent=_refuse_values, paused=nullcontext, keep=lambda _copy: None
     )
-    workload = load_workload(spec, importing=lambda: _as_on_gpu(target))
-    profile = _trace(workload, numerics, optimizer, spec.assumptions, on_step, at_work)
+
+    def traced() -> Profile:
+        workload = load_workload(spec, importing=lambda: _as_on_gpu(target))
+        return _trace(workload, numerics, optimizer, spec.assumptions, on_step, at_work)
+
+    notes: list[str] = []
+    profile = with_stand_ins(traced, notes)
+    if notes:
+        profile = profile.model_copy(update={"notes": (*profile.notes, *notes)})
     if target.compiles:
         profile = profile.model_copy(update={"file_compiles": True})
     files = _hashes(spec.path, opened)

@@ -62,11 +62,12 @@ def answer(request: dict[str, Any], _stream: IO[bytes]) -> bytes:
 
 def host_tensors(spec: ModelSpec) -> UserFileError | None:
     """Return what a step of a file mixes, with its line; None where nothing is found."""
+    from ..trace.gpu.packages import with_stand_ins
     from ..trace.trace import trace_workload
     from ..user_model.contract import load_workload
 
     watch = _Watch(spec)
-    workload = load_workload(spec, importing=_as_on_gpu)
+    workload = with_stand_ins(lambda: load_workload(spec, importing=_as_on_gpu), [])
     try:
         trace_workload(watch.around(workload), numerics=("fp32",), assumptions=spec.assumptions)
     except _Ended:

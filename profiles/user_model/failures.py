@@ -43,6 +43,26 @@ WITHOUT_OPERATOR = (
     "for an estimate, where values do not matter, write there in plain calls what they do: of"
     " torch.cond the branch that is taken most, of while_loop and scan a loop of as many rounds."
 )
+_PLAIN_CALLS = (
+    "for an estimate, where values do not matter, write there torch calls of the same shapes; for a"
+    " training install it where that runs."
+)
+BUILT_FOR_CUDA = {
+    **dict.fromkeys(
+        (
+            "causal_conv1d",
+            "flash_attn",
+            "flash_attn_interface",
+            "mamba_ssm",
+            "transformer_engine",
+            "xformers",
+        ),
+        _PLAIN_CALLS,
+    ),
+    "triton": _PLAIN_CALLS,
+    "apex": f"NVIDIA's apex is not the package of that name on PyPI: {_PLAIN_CALLS}",
+}
+"""Packages that no machine without a GPU has, and what to do about them."""
 SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 """Files of a model's shapes, which an estimate needs."""
 LOADS = "from_pretrained"
@@ -228,6 +248,11 @@ def _missing_module(name: str, where: str, shown: str, path: Path) -> UserFileEr
         return UserFileError(
             f"{where}there is no module {name} beside {path.name}.{shown}",
             fix="check the name of the module.",
+        )
+    if top in BUILT_FOR_CUDA:
+        return UserFileError(
+            f"{where}the module {name} is not installed, and is built for CUDA.{shown}",
+            fix=BUILT_FOR_CUDA[top],
         )
     if name != top and top in sys.modules:
         return UserFileError(

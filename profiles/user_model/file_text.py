@@ -109,12 +109,17 @@ def installed_imports(path: Path) -> tuple[str, ...]:
     return _imports(path)[0]
 
 
+def required_imports(path: Path) -> tuple[str, ...]:
+    """Return those of `installed_imports` without which importing a file fails: under no `try`."""
+    return _imports(path, guarded=False)[0]
+
+
 def local_files(path: Path) -> tuple[Path, ...]:
     """Return a file and those beside it that importing it imports, in the order of their names."""
     return tuple(sorted(_imports(path)[1]))
 
 
-def _imports(path: Path) -> tuple[tuple[str, ...], set[Path]]:
+def _imports(path: Path, *, guarded: bool = True) -> tuple[tuple[str, ...], set[Path]]:
     """Return the installed modules and the local files that importing a file takes."""
     found: dict[str, None] = {}
     todo, seen = [path], {path}
@@ -123,7 +128,7 @@ def _imports(path: Path) -> tuple[tuple[str, ...], set[Path]]:
             tree = ast.parse(todo.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
-        for name in _imported_names(run_at_import(tree)):
+        for name in _imported_names(run_at_import(tree, guarded=guarded)):
             beside = path.parent.joinpath(*name.split("."))
             local = [beside.with_suffix(".py"), beside / "__init__.py"]
             local = [file for file in local if file.exists()]
@@ -193,14 +198,21 @@ def _refuse_other_frameworks(tree: ast.Module, path: Path) -> None:
     )
 
 
-def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements that importing a file runs, those under `if` and `try` as well."""
+def run_at_import(tree: ast.AST, *, guarded: bool = True) -> Iterator[ast.AST]:
+    """Yield the statements that importing a file runs, those under `if` and `try` as well.
+
+    Args:
+        tree: the file's.
+        guarded: whether those under a `try` count, which may fail.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and _names(node.test) & {"__name__", "TYPE_CHECKING"}:
             continue
+        if isinstance(node, ast.Try) and not guarded:
+            continue
         yield node
         if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
-            yield from run_at_import(node)
+            yield from run_at_import(node, guarded=guarded)
 
 
 def _names(node: ast.AST) -> set[str]:

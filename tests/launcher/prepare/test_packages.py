@@ -9,6 +9,8 @@ from launches import BUCKET
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.prepare import project
+from gpuplan.launcher.prepare.missing import MissingError
+from gpuplan.launcher.prepare.preflight import refuse_missing_packages
 from gpuplan.launcher.prepare.request import LaunchRequest
 from gpuplan.launcher.prepare.task.node_setup import setup_script
 from gpuplan.profiles.hf_configs import CONFIGS
@@ -78,3 +80,32 @@ def test_a_config_that_comes_with_gpuplan_brings_its_packages(tmp_path: Path) ->
     assert f"install --quiet {shipped[0]} -c" in script
     (tmp_path / "requirements.txt").write_text("transformers\n")
     assert project.read_project(tmp_path, packages=shipped).environment.packages == ()
+
+
+@pytest.mark.parametrize(
+    ("imported", "named", "refused"),
+    [
+        ("import flash_attn", "numpy", True),
+        ("from flash_attn.layers.rotary import apply_rotary_emb", "numpy", True),
+        ("import flash_attn", "Flash-Attn==2.7.4", False),
+        ("import flash_attn_interface", "flash_attn @ git+https://example.com/flash", False),
+        ("try:\n    import flash_attn\nexcept ImportError:\n    pass", "numpy", False),
+        ("import triton", "numpy", False),  # torch brings it.
+        ("import timm", "numpy", False),
+    ],
+)
+def test_what_is_built_for_cuda_is_named_before_it_is_paid_for(
+    tmp_path: Path, imported: str, named: str, refused: bool
+) -> None:
+    """The estimate does without it, and a node would find that out after its set-up."""
+    (tmp_path / "requirements.txt").write_text(f"{named}\n")
+    (tmp_path / "net.py").write_text(f"{imported}\ndef build_model(): ...\n")
+    spec = parse_model_spec(str(tmp_path / "net.py"))
+    read = project.read_project(tmp_path)
+    refuse_missing_packages(spec, read, LaunchRequest(setup="pip install flash-attn"))
+    if not refused:
+        refuse_missing_packages(spec, read, LaunchRequest())
+        return
+    with pytest.raises(MissingError, match="requirements.txt does not name") as error:
+        refuse_missing_packages(spec, read, LaunchRequest())
+    assert "--setup" in str(error.value.fix)
