@@ -14,13 +14,16 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.launch_cost import LaunchCost
 from ...planner.plan.plan import Plan
 from ...profiles.user_model.failures import BUILT_FOR_CUDA
-from ...profiles.user_model.file_text import required_imports
+from ...profiles.user_model.file_text import read_source, required_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..frameworks.command import parse_command
 from ..skypilot.placement import NO_BUCKETS
 from .missing import MissingError, list_of_packages, place_for_results, refuse_all
 from .project import Project, needed_packages
 from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
+
+FLASH_IN_TRANSFORMERS = re.compile(r"""attn_implementation["']?\s*[=:]\s*["']flash_attention_\d""")
+"""How a file tells transformers to attend with the flash-attn package."""
 
 
 def refuse_request(
@@ -176,12 +179,16 @@ def _refuse_unnamed(spec: ModelSpec, environment: Path) -> None:
     if spec.kind != "file":
         return
     text = environment.read_text(encoding="utf-8", errors="replace")
-    imported = sorted({name.partition(".")[0] for name in required_imports(spec.path)})
-    unnamed = [one for one in imported if one in BUILT_FOR_CUDA and not _is_named(one, text)]
+    imported = {name.partition(".")[0] for name in required_imports(spec.path)}
+    if FLASH_IN_TRANSFORMERS.search(read_source(spec.path)):
+        imported.add("flash_attn")
+    unnamed = [
+        one for one in sorted(imported) if one in BUILT_FOR_CUDA and not _is_named(one, text)
+    ]
     if unnamed:
         listed = " and ".join(unnamed)
         raise MissingError(
-            f"{spec.text} imports {listed}, which {environment.name} does not name: the run would"
+            f"{spec.text} needs {listed}, which {environment.name} does not name: the run would"
             " fail on machines that are paid for.",
             fix=f"name it in {environment.name}, or give --setup or --image docker:…; flash-attn,"
             " for one, is built against the torch that is there (pip's --no-build-isolation).",

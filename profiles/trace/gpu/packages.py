@@ -25,6 +25,12 @@ from . import flex
 
 Made = TypeVar("Made")
 
+FLASH_OF_TRANSFORMERS = "has been toggled on, but it cannot be used"
+"""Of what transformers raises for attn_implementation="flash_attention_2" where there is none."""
+CHECK_OF_TRANSFORMERS = "_check_and_adjust_attn_implementation"
+"""Its method that takes and returns the name of the attention, since 4.54."""
+ASKED_BY_TRANSFORMERS = "the flash_attn that transformers is told to use"
+
 
 def with_stand_ins(make: Callable[[], Made], notes: list[str]) -> Made:
     """Return what `make` returns, once more from the start for each package that it lacks.
@@ -39,14 +45,40 @@ def with_stand_ins(make: Callable[[], Made], notes: list[str]) -> Made:
     while True:
         try:
             return make()
-        except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in PACKAGES or package in _StandIns.provided:
+        except ImportError as error:
+            package = _lacking(error)
+            if package is None or package in _StandIns.provided:
+                raise
+            if package == ASKED_BY_TRANSFORMERS and not _attend_without_flash():
                 raise
             _StandIns.provide(package)
             notes.append(
                 f"{package} is not installed here: the trace runs {PACKAGES[package]} in its place"
             )
+
+
+def _lacking(error: ImportError) -> str | None:
+    """Return the package that was not found, and has a stand-in."""
+    if FLASH_OF_TRANSFORMERS in str(error):
+        return ASKED_BY_TRANSFORMERS
+    package = (error.name or "").partition(".")[0]
+    return package if isinstance(error, ModuleNotFoundError) and package in PACKAGES else None
+
+
+def _attend_without_flash() -> bool:
+    """Let models of transformers that ask for FlashAttention take torch's own, which it checks."""
+    models = sys.modules.get("transformers.modeling_utils")
+    base = getattr(models, "PreTrainedModel", None)
+    check = getattr(base, CHECK_OF_TRANSFORMERS, None)
+    if base is None or check is None:
+        return False
+
+    def checked(model: Any, asked: str | None, *settings: Any, **named: Any) -> Any:
+        own = "sdpa" if asked and asked.startswith("flash_attention") else asked
+        return check(model, own, *settings, **named)
+
+    setattr(base, CHECK_OF_TRANSFORMERS, checked)
+    return True
 
 
 def flash_attention(
@@ -242,6 +274,7 @@ PACKAGES: Mapping[str, str] = {
     "flash_attn_interface": "torch's fused attention",
     "xformers": "torch's fused attention",
     "apex": "torch's own norms and AdamW",
+    ASKED_BY_TRANSFORMERS: "torch's fused attention",
 }
 """The packages, and what a trace runs where they would run."""
 
@@ -254,7 +287,7 @@ class _StandIns(MetaPathFinder, Loader):
     @classmethod
     def provide(cls, package: str) -> None:
         """Let later imports of a package find what stands in for it."""
-        if not cls.provided:
+        if not any(isinstance(one, cls) for one in sys.meta_path):
             sys.meta_path.append(cls())
         cls.provided.add(package)
 

@@ -90,6 +90,8 @@ def test_a_config_that_comes_with_gpuplan_brings_its_packages(tmp_path: Path) ->
         ("import flash_attn", "Flash-Attn==2.7.4", False),
         ("import flash_attn_interface", "flash_attn @ git+https://example.com/flash", False),
         ("try:\n    import flash_attn\nexcept ImportError:\n    pass", "numpy", False),
+        ("net = dict(attn_implementation='flash_attention_2')", "transformers", True),
+        ("net = dict(attn_implementation='sdpa')", "transformers", False),
         ("import triton", "numpy", False),  # torch brings it.
         ("import timm", "numpy", False),
     ],

@@ -177,5 +177,29 @@ def test_outputs_are_those_of_attention() -> None:
     ]
 
 
+@pytest.mark.skipif("flash_attn" not in MISSING, reason="flash_attn is installed")
+def test_transformers_attends_with_torch_s_kernel_where_it_asks_for_flash(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    path = tmp_path / "net.py"
+    found: dict[str, Profile] = {}
+    for name in ("flash_attention_2", "sdpa"):
+        path.write_text(
+            "import torch\nfrom transformers import AutoModelForCausalLM, LlamaConfig\n"
+            "def build_model():\n"
+            "    config = LlamaConfig(hidden_size=128, intermediate_size=256, vocab_size=512,"
+            " num_hidden_layers=2, num_attention_heads=4)\n"
+            f"    return AutoModelForCausalLM.from_config(config, attn_implementation={name!r})\n"
+            "def make_batch(batch_size=2):\n"
+            "    x = torch.randint(512, (batch_size, 64))\n"
+            "    return {'input_ids': x, 'labels': x}\n"
+        )
+        found[name] = api.profile(path, precision="bf16-amp")
+    asked, own = found.values()
+    assert flops(asked) == flops(own) > 0
+    assert [note for note in asked.notes if "transformers is told to use is not installed" in note]
+    assert not [note for note in own.notes if "is not installed" in note]
+
+
 def test_every_module_belongs_to_a_package_that_is_named() -> None:
-    assert {name.partition(".")[0] for name in MODULES} == set(PACKAGES)
+    named = {name.partition(".")[0] for name in MODULES}
+    assert named | {packages.ASKED_BY_TRANSFORMERS} == set(PACKAGES)
