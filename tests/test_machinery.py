@@ -242,7 +242,7 @@ def test_what_make_test_leaves_out_has_a_target_that_ci_runs() -> None:
     assert "-m repeats" in recipes["test-repeats"]
     assert "basedpyright" in recipes["types"]
     landing = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    ran = re.findall(r"^make (.*)$", landing, re.MULTILINE)
+    ran = re.findall(r"^ *make (.*)$", landing, re.MULTILINE)
     targets = {word for line in ran for word in line.split()}
     assert {"test", "types", "test-accuracy", "test-repeats"} <= targets
 
