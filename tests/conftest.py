@@ -253,6 +253,10 @@ def _has_bf16_lstm() -> bool:
     return True
 
 
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
 def _has_skypilot() -> bool:
     return importlib.util.find_spec("sky") is not None
 
@@ -291,6 +295,7 @@ def _can_run_a_cloud() -> bool:
 
 
 CAPABILITIES: dict[str, Callable[[], bool]] = {
+    "no-cuda-packages": lambda: not any(map(_is_installed, ("apex", "flash_attn", "xformers"))),
     "posix": lambda: os.name == "posix",
     "linux": lambda: sys.platform == "linux",
     "root": lambda: hasattr(os, "geteuid") and os.geteuid() == 0,
