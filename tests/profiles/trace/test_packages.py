@@ -1,7 +1,7 @@
 """Packages that are built for CUDA are stood in for, where a file imports one that is missing."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,11 @@ SDPA = (
 )
 FLASH = "from flash_attn import flash_attn_func, flash_attn_qkvpacked_func"
 LENGTHS = "torch.arange(0, q.shape[0] * 512 + 1, 512, device=q.device, dtype=torch.int32)"
+
+
+@pytest.fixture(autouse=True)
+def nothing_installed(require: Callable[[str, str], None]) -> None:
+    require("no-cuda-packages", "what is installed is used")
 
 
 def profile_of(
