@@ -44,6 +44,8 @@ class KeptBlocks:
     causal: bool
     reads_data: bool = False
     """Whether the mask looks at values of the device, which were taken as all zero."""
+    unknown: str = ""
+    """Why the mask could not be asked, where all is kept for that; empty: it was."""
 
     def said(self, *, compiled: bool) -> str:
         """Return what the trace says of a call with this mask.
@@ -51,9 +53,11 @@ class KeptBlocks:
         Args:
             compiled: whether the file has torch.compile make the call, so that it is fused.
         """
-        over = f"over {self.share:.0%} of its blocks of scores"
+        over = f"over {100 * self.share:.0f} % of its blocks of scores"
         kept = "causal" if self.causal else over
         known = ", as if all values that the mask reads were equal" if self.reads_data else ""
+        if self.unknown:
+            known = f", since its mask cannot be computed without data ({self.unknown})"
         fused = f"calls flex_attention: predicted as one fused kernel, {kept}{known}"
         if compiled:
             return fused
@@ -156,8 +160,10 @@ def kept_blocks(mask: Mask, tokens: int, keys: int, block: tuple[int, int]) -> K
         if asked not in known:
             known[asked] = _asked(mask, tokens, keys, block)
         return known[asked]
-    except Exception:  # The function is the user's: whatever it needs may be missing here.
-        return KeptBlocks(1.0, causal=False, reads_data=True)
+    except Exception as error:  # The function is the user's: what it needs may be missing here.
+        said = str(error).partition("\n")[0]
+        why = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return KeptBlocks(1.0, causal=False, unknown=why)
 
 
 _KNOWN: WeakKeyDictionary[Mask, dict[tuple[int, ...], KeptBlocks]] = WeakKeyDictionary()

@@ -101,9 +101,11 @@ def test_where_zeros_would_hide_everything_all_blocks_count() -> None:
 
 def test_a_mask_that_fails_keeps_everything() -> None:
     def mask(batch: Any, head: Any, query: Any, key: Any) -> Any:
-        raise ValueError
+        raise ValueError("no such window")
 
-    assert kept_blocks(mask, TOKENS, TOKENS, BLOCKS) == KeptBlocks(1.0, False, reads_data=True)
+    kept = kept_blocks(mask, TOKENS, TOKENS, BLOCKS)
+    assert kept == KeptBlocks(1.0, False, unknown="ValueError: no such window")
+    assert "over 100 % of its blocks of scores, since its mask cannot" in kept.said(compiled=True)
 
 
 class Block(nn.Module):

@@ -45,6 +45,10 @@ SDPA = (
     " is_causal={causal}).transpose(1, 2)"
 )
 FLASH = "from flash_attn import flash_attn_func, flash_attn_qkvpacked_func"
+END_TO_END = (
+    "xops.memory_efficient_attention(*(x.flatten(0, 1)[None] for x in (q, k, v)),"
+    " attn_bias={mask}.from_seqlens([512] * len(q))).unflatten(1, (-1, 512))[0]"
+)
 LENGTHS = "torch.arange(0, q.shape[0] * 512 + 1, 512, device=q.device, dtype=torch.int32)"
 
 
@@ -104,8 +108,18 @@ def no_packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             "xops.memory_efficient_attention(q, k, v, attn_bias=xops.LowerTriangularMask())",
             True,
         ),
+        (
+            "import xformers.ops as xops",
+            END_TO_END.format(mask="xops.fmha.BlockDiagonalMask"),
+            False,
+        ),
+        (
+            "from xformers.ops import fmha, memory_efficient_attention",
+            END_TO_END.format(mask="fmha.attn_bias.BlockDiagonalCausalMask").replace("xops.", ""),
+            True,
+        ),
     ],
-    ids=["causal", "whole", "qkv", "kv", "varlen", "xformers"],
+    ids=["causal", "whole", "qkv", "kv", "varlen", "xformers", "end to end", "causal ones"],
 )
 def test_attention_is_torch_s_fused_kernel(
     tmp_path: Path, imported: str, attend: str, causal: bool
@@ -174,6 +188,27 @@ def test_outputs_are_those_of_attention() -> None:
     assert notes == [
         "flash_attn is not installed here: the trace runs torch's fused attention in its place"
     ]
+
+
+@pytest.mark.usefixtures("no_packages")
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequences_laid_end_to_end_see_themselves_alone(causal: bool) -> None:
+    def attend() -> tuple[Any, Any]:
+        from xformers.ops import (  # pyright: ignore[reportMissingImports]
+            fmha,
+            memory_efficient_attention,
+        )
+
+        lengths = [32, 32, 64, 16]
+        mask = fmha.BlockDiagonalMask.from_seqlens(lengths)
+        x = torch.randn(1, sum(lengths), 4, 32)
+        parts = [one.transpose(1, 2) for one in x.split(lengths, 1)]
+        apart = [F.scaled_dot_product_attention(p, p, p, is_causal=causal) for p in parts]
+        found = memory_efficient_attention(x, x, x, mask.make_causal() if causal else mask)
+        return found, torch.cat(apart, 2).transpose(1, 2)
+
+    found, expected = with_stand_ins(attend, [])
+    torch.testing.assert_close(found, expected)
 
 
 def test_transformers_attends_with_torch_s_kernel_where_it_asks_for_flash(tmp_path: Path) -> None:
