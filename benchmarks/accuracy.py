@@ -15,6 +15,7 @@ import multiprocessing
 import time
 from pathlib import Path
 
+from evaluation.errors.compute_share import compute_shares
 from evaluation.errors.trends import draw_trends, find_trends
 from evaluation.groups import split_groups
 from evaluation.layouts.regret import find_sweeps, on_other_networks
@@ -62,6 +63,7 @@ def main() -> None:
         speed,
         on_networks,
         programmes(traces.profiles),
+        compute_shares(runs.timed(), evaluated[None]),
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

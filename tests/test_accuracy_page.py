@@ -18,6 +18,7 @@ from gpuplan.profiles.records import RunRecord
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
 causes = importlib.import_module("evaluation.errors.causes")
+compute_share = importlib.import_module("evaluation.errors.compute_share")
 day_before = importlib.import_module("evaluation.errors.day_before")
 groups = importlib.import_module("evaluation.groups")
 levels = importlib.import_module("evaluation.errors.levels")
@@ -240,3 +241,14 @@ def test_levels_take_away_what_runs_of_a_group_share() -> None:
     assert "| one | 16 | 35.0 % | 18.8 % | 18.8 % | 0.0 % |" in text
     few = levels.levels_of(seen[:3], records[:3], groups.split_groups(records))
     assert not few and not levels.levels_part(few)
+
+
+def test_steps_without_the_time_to_compute_are_counted() -> None:
+    share = compute_share.ComputeShare
+    one = share(id="one", expected=1.08, low=0.97)
+    said = compute_share.compute_part([one, share(id="two", expected=0.6, low=0.5)])
+    assert "longer than all of it in 1 of 2 runs, by 8 % at most" in said.replace("\n", " ")
+    assert "interval in none" in said.replace("\n", " ")
+    said = compute_share.compute_part([share(id="one", expected=1.3, low=1.1)])
+    assert "interval in 1." in said.replace("\n", " ")
+    assert compute_share.compute_part([]) == ""

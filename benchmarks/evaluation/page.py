@@ -20,6 +20,7 @@ from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 
 from .errors.causes import cause_of
+from .errors.compute_share import ComputeShare, compute_part
 from .errors.day_before import day_before_part
 from .errors.findings import CONVOLUTIONS, WHERE_INTERVALS_FAIL
 from .errors.findings_by_source import CARRIERS, ONCE_A_STEP
@@ -116,6 +117,7 @@ def page(
     speed: Speed | None,
     on_networks: Mapping[float, Sequence[Sweep]] | None = None,
     whole: Sequence[Programme] = (),
+    shares: Sequence[ComputeShare] = (),
 ) -> str:
     """Return the whole page.
 
@@ -126,6 +128,7 @@ def page(
         speed: how long it takes to evaluate 1,000 rows, where that was measured.
         on_networks: sweeps on several nodes, predicted for multiples of the rate between them.
         whole: published programmes and what is expected of them.
+        shares: what runs are predicted to compute in the time of their steps.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
@@ -136,6 +139,7 @@ def page(
             parts += [levels_part(levels_of(evaluated[protocol], records, groups)), CARRIERS]
     parts += [
         WHERE_INTERVALS_FAIL,
+        compute_part(shares),
         trends_part(
             find_trends(records, evaluated["source"], groups),
             bias_by_precision(records, evaluated["source"], groups),
