@@ -55,7 +55,7 @@ class Assumed:
         if stated is not None and isinstance(stated.value, bool):
             word = str(stated.value).lower()
             self._note(stated, f"assumed: the condition at {stated.place} is {word}")
-            return stated.value
+            return stated.value != is_negated(frame)
         passes = condition_of_check(frame)
         if passes is not None:
             self._add(f"{self.place(frame)} {CHECK_PASSES}")
@@ -121,6 +121,14 @@ def condition_of_check(frame: FrameType) -> bool | None:
     return _only_answer(_checks(frame.f_code.co_filename), frame)
 
 
+def is_negated(frame: FrameType) -> bool:
+    """Return whether the condition that a frame runs is so where what it asks for is not.
+
+    `if not x.any():` asks for `x.any()`. Of a line with parts of both kinds nobody can say.
+    """
+    return _only_answer(_stated_conditions(frame.f_code.co_filename), frame) is False
+
+
 def condition_of_finite(frame: FrameType) -> bool | None:
     """Return how a condition comes out that asks whether all values are finite, where they are.
 
@@ -157,6 +165,16 @@ def _checks(filename: str) -> tuple[_Check, ...]:
             found += _conditions(node.test, node.lineno, True)
         elif isinstance(node, ast.Call) and _is_assert(node):
             found += _conditions(node, node.lineno, True)
+    return tuple(found)
+
+
+@cache
+def _stated_conditions(filename: str) -> tuple[_Check, ...]:
+    """Return what conditions of a source file ask for; `passes` where that makes them true."""
+    found: list[_Check] = []
+    for node in ast.walk(_parsed(filename)):
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+            found += _conditions(node.test, node.lineno, True)
     return tuple(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import NoReturn
 
 from ...catalog.errors import UserFileError
@@ -71,11 +72,18 @@ class Machine:
         known = self._stand_in()
         return self._needed(operation) if known is None else known
 
-    def _needed(self, operation: str) -> float:
-        """Return what the user states for a value that decides something, or raise."""
+    def _needed(self, operation: str, read_at: str | None = None) -> float:
+        """Return what the user states for a value that decides something, or raise.
+
+        Args:
+            operation: that needs it.
+            read_at: where `.item()` read it, if it did.
+        """
         frame = calling_frame(passing=())
         stated: float | None = None
-        if is_condition(operation):
+        if is_condition(operation) and self.target.looks_for_zeros:
+            stated = False
+        elif is_condition(operation):
             stated = self.assumed.condition(frame)
             if stated is None and is_called_by(*MASK_CHECK):
                 self._note("passes a mask to nn.Transformer: the trace takes it as causal")
@@ -85,7 +93,7 @@ class Machine:
                 stated = True
         elif is_whole_number(operation):
             stated = self.assumed.size(frame, None)
-        return self._refuse(operation) if stated is None else stated
+        return self._refuse(operation, read_at=read_at) if stated is None else stated
 
     def _size(self, operation: str, available: int) -> int:
         """Return how many values an operation finds, as the user states it; or raise."""
@@ -97,11 +105,19 @@ class Machine:
         known = self._stand_in()
         if known is not None:
             return known
+        frame = calling_frame(passing=())
+        stated = self.assumed.size(frame, None)
+        if stated is not None:
+            return stated
         self._note(
             "reads a value with .item(): in a trace it is unknown (printed as nan), and the wait "
             "for the device is not in the step time"
         )
-        return UnknownValue(self._needed)
+        return UnknownValue(partial(self._needed_later, frame and self.assumed.place(frame)))
+
+    def _needed_later(self, read_at: str | None, operation: str) -> float:
+        """Return what the user states for a value that `.item()` gave at another line, or raise."""
+        return self._needed(operation, read_at=read_at)
 
     def _note(self, text: str) -> None:
         """Say what the user's line does, once."""
@@ -128,25 +144,31 @@ class Machine:
         frame = calling_frame()
         return failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
 
-    def _refuse(self, operation: str, looked_at: int | None = None) -> NoReturn:
+    def _refuse(
+        self, operation: str, looked_at: int | None = None, read_at: str | None = None
+    ) -> NoReturn:
         """Refuse an operation whose result depends on data.
 
         Args:
             operation: How it is called.
             looked_at: Of how many values it finds some; None where it finds none.
+            read_at: Where `.item()` read the value, if it did.
         """
         line = self._line()
         # The backward pass is torch's own: no line of the file runs in it.
         where = line.where if line else f"{self.workload.name}, {self.recorder.phase} pass"
         if operation == NONZERO and line and "where" in line.source:
             operation = "torch.where with a condition alone"
+        read = f" read at {read_at}," if read_at else ""
         raise UserFileError(
-            f"{where}: {operation} needs the values of a tensor, and a trace knows only shapes."
-            f"{line.shown if line else ''}",
-            fix=self._way_to_state(operation, looked_at),
+            f"{where}: {operation}{read} needs the values of a tensor, and a trace"
+            f" knows only shapes.{line.shown if line else ''}",
+            fix=self._way_to_state(operation, looked_at, read_at),
         )
 
-    def _way_to_state(self, operation: str, looked_at: int | None) -> str:
+    def _way_to_state(
+        self, operation: str, looked_at: int | None, read_at: str | None = None
+    ) -> str:
         """Return the ways out, that first with which the user states what is not known."""
         frame = calling_frame(passing=())
         place = None if frame is None else self.assumed.place(frame)
@@ -155,14 +177,23 @@ class Machine:
                 f"{NO_VALUES} Or state how it comes out in your training with --assume-true {place}"
                 f" or --assume-false {place}."
             )
-        if place is None or not (looked_at or is_whole_number(operation)):
+        if read_at is not None and not is_whole_number(operation):
+            place = read_at
+        elif place is None or not (looked_at or is_whole_number(operation)):
             return NO_VALUES
         share = looked_at and self.recorder.routed_share(looked_at)
         if share:
-            return f"add --assume-size {place}={share.percent} {share.reason} {NO_SIZES}"
+            one = f"{share.percent} {share.reason}"
+            return (
+                "state how many it finds in your training: if these are the tokens of one expert,"
+                f" --assume-size {place}={one} Else {_sizes_at(place)} {NO_SIZES}"
+            )
         if looked_at:
             return f"state how many it finds in your training: {_sizes_at(place)} {NO_SIZES}"
-        return f"{NO_VALUES} Or state the number in your training: {_sizes_at(place)}"
+        return (
+            f"{NO_VALUES} Or state the number in your training: --assume-size {place}=64"
+            " (or 64/sample)."
+        )
 
 
 def _sizes_at(place: str) -> str:

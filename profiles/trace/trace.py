@@ -192,6 +192,7 @@ class _Tracer:
     def _trace(self, numerics: Numerics) -> PairedRuns:
         built = self.built(numerics)
         failure: Exception | None = None
+        failed_at: list[int] = []
         difference = ""
         for sizes in self._sizes():
             try:
@@ -206,19 +207,37 @@ class _Tracer:
                     runs = PairedRuns(numerics, built, small, large)
                     difference = runs.difference()
                     if not difference and compiler_is_loaded() == knew_compiler:
+                        if failure is not None:
+                            self._say_failed(failed_at, sizes, failure)
                         return self._with_larger(runs)
             except UserFileError:
                 raise
             except Exception as error:
                 failure = failure or error
+                failed_at += sizes
                 _drop_gradients(built.model)
-        if failure is not None:
-            raise failure
-        raise UserFileError(
-            f"{self.workload.name} does other operations at another batch size "
-            f"({difference}), so its cost cannot be told from two batches.",
-            fix="take what depends on the batch size out of the model's forward().",
+        if difference or failure is None:
+            raise UserFileError(
+                f"{self.workload.name} does other operations at another batch size "
+                f"({difference}), so its cost cannot be told from two batches.",
+                fix="let forward() and compute_loss() do the same for any number of samples: a"
+                " Python loop over the samples of a batch becomes an operation on all of them"
+                " (padded to one length, or torch.func.vmap).",
+            )
+        raise failure
+
+    def _say_failed(
+        self, failed_at: Sequence[int], traced_at: Sequence[int], failure: Exception
+    ) -> None:
+        """Note that a step of some sizes fails, which a plan may have as its micro-batch."""
+        failed = ", ".join(map(str, failed_at))
+        note = (
+            f"a step of some micro-batches fails (of {failed}: {self._described(failure)}); it was"
+            f" traced with {traced_at[0]} and {traced_at[1]} samples. Take a plan whose micro-batch"
+            " is a multiple of what works"
         )
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _with_larger(self, runs: PairedRuns) -> PairedRuns:
         step = partial(self._step, runs.built, runs.numerics)

@@ -25,6 +25,10 @@ class UnknownValue(float):
         value._needed = needed
         return value
 
+    def needed(self, operation: str) -> None:
+        """Refuse an operation that needs the value."""
+        self._needed(operation)
+
     def __repr__(self) -> str:
         """Return "nan"."""
         return "nan"
@@ -40,12 +44,14 @@ class UnknownValue(float):
         return self if ndigits is not None else self._needed("Tensor.item, used as a whole number,")
 
 
-def is_unknown_in(values: Iterable[Any]) -> bool:
-    """Return whether an unknown value is among these, or in a list or tuple among them."""
-    return any(
-        isinstance(each, UnknownValue) or (isinstance(each, list | tuple) and is_unknown_in(each))
-        for each in values
-    )
+def unknown_in(values: Iterable[Any]) -> UnknownValue | None:
+    """Return the first unknown value among these, also in lists and tuples; None without one."""
+    for each in values:
+        if isinstance(each, list | tuple):
+            each = unknown_in(each)
+        if isinstance(each, UnknownValue):
+            return each
+    return None
 
 
 def is_condition(operation: str) -> bool:

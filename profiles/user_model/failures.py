@@ -19,6 +19,9 @@ from ...catalog.errors import GpuplanError, UserFileError
 from .file_text import syntax_error
 
 MESSAGE_LINES = 8
+NAMES_OF_FOLDERS = """common config configs core data_utils dataset ext helpers layers ldm lib libs
+losses model models modules nets network networks op ops src tools util utils"""
+"""What projects call folders of their own, of which packages of those names hold other things."""
 PACKAGE_OF_MODULE: dict[str, str] = {
     "cv2": "opencv-python",
     "PIL": "pillow",
@@ -258,6 +261,12 @@ def _missing_module(name: str, where: str, shown: str, path: Path) -> UserFileEr
         return UserFileError(
             f"{where}the installed {top} has no module {name}.{shown}",
             fix=f"install a version of {top} that has it, or of what imports it that does not.",
+        )
+    if top in NAMES_OF_FOLDERS.split():
+        return UserFileError(
+            f"{where}the module {top} is not installed.{shown}",
+            fix=f"if {top} is a folder of your project, put {path.name} beside it, or set"
+            " PYTHONPATH to the folder that holds it.",
         )
     return UserFileError(
         f"{where}the module {top} is not installed.{shown}",

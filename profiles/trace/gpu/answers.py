@@ -16,6 +16,7 @@ from ..torch_private import checkpoint_answers, no_torch_function
 from . import flex
 from .streams import CUDA_STREAMS, NVTX, record_stream
 from .target import Target
+from .tensor_types import cuda_classes
 
 
 @contextmanager
@@ -24,7 +25,8 @@ def gpu_machine(target: Target | None) -> Iterator[None]:
     if target is None:
         yield
         return
-    answers: list[Any] = [patch.object(torch.cuda, k, v) for k, v in _cuda_answers().items()]
+    replaced = {**_cuda_answers(), **cuda_classes()}
+    answers: list[Any] = [patch.object(torch.cuda, k, v) for k, v in replaced.items()]
     answers += [
         patch.object(module, "amp_definitely_not_available", lambda: False)
         for module in (torch.cuda.amp.common, torch.amp.grad_scaler)

@@ -13,9 +13,9 @@ import torch
 from ..torch_private import without_overrides
 from . import operators
 from .sparse import new_sparse, new_tensor
+from .tensor_types import META, tensor_type
 
 GPU = torch.device("cuda", 0)
-META = torch.device("meta")
 LOST_ROWS = (
     "gives attention a tensor that is transposed in its last dimension, which rules the fused"
     " kernels out: what runs instead writes every score to memory. .contiguous() before the call"
@@ -212,6 +212,19 @@ def _copy_into(
     return tensor
 
 
+def set_data(func: Callable[..., Any], tensor: torch.Tensor, data: torch.Tensor) -> Any:
+    """Do what `parameter.data = …` does, whose new values may be on the host (`torch.tensor(…)`).
+
+    A layer that is made on the device may be filled from numpy before it is moved (DLRM).
+    """
+    if tensor.is_meta == data.is_meta:
+        return func(tensor, data)
+    if tensor.is_meta:
+        return func(tensor, data.to(META))
+    torch.utils.swap_tensors(tensor, _without_data(tensor))
+    return func(tensor, data)
+
+
 def _without_data(tensor: torch.Tensor) -> torch.Tensor:
     empty = torch.empty_like(tensor, device=META, requires_grad=tensor.requires_grad)
     if isinstance(tensor, torch.nn.Parameter):
@@ -236,6 +249,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "rnn_tanh": _rnn(operators.RNN_TANH),
     "rnn_relu": _rnn(operators.RNN_RELU),
     "to": _to,
+    "type": tensor_type,
     "copy_": _copy_into,
     "cuda": _cuda,
     "cpu": _cpu,
@@ -248,6 +262,7 @@ def _device(tensor: torch.Tensor) -> torch.device:
     return GPU if tensor.is_meta else tensor.device
 
 
+SET_DATA: Any = torch.Tensor.data.__set__  # pyright: ignore[reportAttributeAccessIssue]
 GETTERS: dict[Any, Callable[[torch.Tensor], Any]] = {
     torch.Tensor.device.__get__: _device,  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.is_cuda.__get__: lambda tensor: tensor.is_meta,  # pyright: ignore[reportAttributeAccessIssue]

@@ -98,6 +98,37 @@ def new_sparse(func: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Ten
     return func(*args, **{"check_invariants": False, **kwargs})
 
 
+def parts_of(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors that hold what a tensor says: itself, or its indices and values."""
+    return (_indices(tensor), _values(tensor)) if is_sparse(tensor) else (tensor,)
+
+
+def _to_copy(
+    run: Run,
+    tensor: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """Move or cast a tensor, such as a buffer that a layer keeps."""
+    indices, values = (
+        run(_aten._to_copy.default, (part,), {"device": device, **cast})
+        for part, cast in ((_indices(tensor), {}), (_values(tensor), {"dtype": dtype}))
+    )
+    return MAKES_SPARSE(
+        tensor.sparse_dim(),
+        tensor.dense_dim(),
+        list(tensor.shape),
+        indices,
+        values,
+        dtype=values.dtype,
+        layout=torch.sparse_coo,
+        device=values.device,
+        is_coalesced=tensor.is_coalesced(),
+    )
+
+
 def _clone(run: Run, tensor: torch.Tensor, **_: Any) -> torch.Tensor:
     indices = run(_aten.clone.default, (_indices(tensor),), {})
     values = run(_aten.clone.default, (_values(tensor),), {})
@@ -151,6 +182,7 @@ def _bag_backward(
 _RULES: dict[str, Callable[..., torch.Tensor]] = {
     "_embedding_bag_backward": _bag_backward,
     "clone": _clone,
+    "_to_copy": _to_copy,
     "_coalesce": _coalesce,
     "sparse_mask": _sparse_mask,
 }
@@ -203,5 +235,7 @@ def _refuse(name: str) -> NoReturn:
     raise UserFileError(
         f"The step runs {name} on a sparse tensor. Of those gpuplan traces the gradients of"
         " embeddings, and optimizers that take them (SGD, Adagrad, SparseAdam).",
-        fix="leave sparse=True out to estimate the same model with dense gradients.",
+        fix="leave an embedding's sparse=True out to estimate the same model with dense gradients;"
+        " for an estimate write a product with a sparse matrix as what it does: rows that are taken"
+        " (x[columns]), scaled, and added up (index_add).",
     )

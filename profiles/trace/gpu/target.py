@@ -18,10 +18,20 @@ from torch.overrides import TorchFunctionMode
 
 from ..kernels.operations import words
 from ..torch_private import without_overrides
-from ..unknown_value import UnknownValue, is_unknown_in
+from ..unknown_value import UnknownValue, unknown_in
 from . import flex
 from .autocast import Autocast
-from .functions import GETTERS, META, REPLACED, attention, backward, lost_flash, on_meta
+from .functions import (
+    GETTERS,
+    REPLACED,
+    SET_DATA,
+    attention,
+    backward,
+    lost_flash,
+    on_meta,
+    set_data,
+)
+from .tensor_types import META
 
 TINY_ELEMENTS = 4096
 """CPU factories up to this size run for real, so that `.item()` on a schedule works."""
@@ -63,6 +73,8 @@ class Target(TorchFunctionMode):
         self._data_dependent = data_dependent
         self._item = item
         self._note = note
+        self.looks_for_zeros = False
+        """Whether `istft` runs, which asks whether the sum of its windows is 0 somewhere."""
         self._unknown_values = False
         self._paused = paused
         self.autocast = Autocast(keep)
@@ -80,8 +92,12 @@ class Target(TorchFunctionMode):
         if name == "__get__":
             getter = GETTERS.get(func)
             return getter(args[0]) if getter else func(*args, **kwargs)
-        if self._unknown_values and is_unknown_in((args, tuple(kwargs.values()))):
-            self._data_dependent(f"Tensor.item, used in {name.strip('_')},")
+        if func == SET_DATA:
+            return set_data(func, *args)
+        if self._unknown_values:
+            unknown = unknown_in((args, tuple(kwargs.values())))
+            if unknown is not None:
+                unknown.needed(f"Tensor.item, used in {name.strip('_')},")
         if name == "item" and self._item is not None and args[0].is_meta:
             answer = self._item()
             self._unknown_values |= isinstance(answer, UnknownValue)
@@ -99,6 +115,8 @@ class Target(TorchFunctionMode):
             self._data_dependent(f"{ATTENTION} of nested tensors")
         if self.casts and torch.is_autocast_enabled("cuda"):
             args, kwargs = self.autocast.cast(name, args, kwargs)
+        if name == "istft":
+            return self._invert_spectrum(func, args, kwargs)
         if name in FACTORIES:
             return self._make(func, args, kwargs)
         if name == flex.NAME:
@@ -113,6 +131,15 @@ class Target(TorchFunctionMode):
         if "device" in kwargs:
             kwargs = {**kwargs, "device": on_meta(kwargs["device"])}
         return func(*args, **kwargs)
+
+    def _invert_spectrum(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self.looks_for_zeros = True
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.looks_for_zeros = False
 
     def _run_python(
         self, func: FunctionType, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...profile import Phase
-from ..gpu.sparse import concerns_sparse, run_sparse
+from ..gpu.sparse import concerns_sparse, parts_of, run_sparse
 from ..kernels.operations import TensorShape
 from ..torch_private import (
     next_node_number,
@@ -94,7 +94,8 @@ class Recorder(TorchDispatchMode):
         """Note a storage that exists before the step, or change the category of a known one."""
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != self.device:
             return
-        self.storages.hold(tensor.untyped_storage(), category)
+        for part in parts_of(tensor):
+            self.storages.hold(part.untyped_storage(), category)
 
     def keep(self, tensor: torch.Tensor) -> None:
         """Note that autocast keeps this storage until its region ends."""

@@ -56,7 +56,19 @@ def branches_on_membership(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-BRANCHES = [branches, branches_on_an_item, branches_on_equality, branches_on_membership]
+def branches_on_a_negation(x: torch.Tensor) -> torch.Tensor:
+    if not torch.any(x > 0):
+        return x @ x.transpose(1, 2) @ x
+    return x
+
+
+BRANCHES = [
+    branches,
+    branches_on_an_item,
+    branches_on_equality,
+    branches_on_membership,
+    branches_on_a_negation,
+]
 
 
 def acting(x: torch.Tensor) -> torch.Tensor:
@@ -207,7 +219,7 @@ def test_values_are_taken_to_be_finite_and_that_is_said(function: Function) -> N
 
 def test_the_user_knows_better_whether_values_are_finite() -> None:
     place = line_of(clamps_what_overflowed, 1)
-    profile = traced(clamps_what_overflowed, {place: False})
+    profile = traced(clamps_what_overflowed, {place: True})
     assert profile.flops.per_sample > traced(plain).flops.per_sample
 
 

@@ -133,6 +133,20 @@ def whole_number_of_a_tensor(x: torch.Tensor) -> torch.Tensor:
     return x[:, : int(longest)]
 
 
+def number_that_a_factory_takes(x: torch.Tensor) -> torch.Tensor:
+    longest = x[..., 0].argmax(1).max().item()
+    return x[:, torch.arange(longest, device=x.device)]
+
+
+def test_a_number_that_torch_takes_is_stated_where_it_is_read() -> None:
+    with pytest.raises(UserFileError) as error:
+        traced(number_that_a_factory_takes)
+    read = line_of(number_that_a_factory_takes, 1)
+    assert f"used in arange, read at {read}, needs the values" in error.value.message
+    assert f"--assume-size {read}=64" in (error.value.fix or "")
+    assert rows_multiplied(traced(number_that_a_factory_takes, {read: 4})) == (0, 4)
+
+
 @pytest.mark.parametrize("function", [whole_number, whole_number_of_a_tensor])
 def test_a_whole_number_is_as_stated(function: Function) -> None:
     profile = traced(function, {line_of(function, 2): 4})

@@ -84,7 +84,8 @@ def test_a_mask_of_a_choice_is_told_with_the_share_of_one_expert() -> None:
     line = by_choice.__code__.co_firstlineno + 3
     assert f"test_routing.py:{line}, in by_choice: torch.where with a condition alone" in str(error)
     assert (error.fix or "").startswith(
-        f"add --assume-size test_routing.py:{line}=25% (tokens × k ÷ experts, of the"
+        "state how many it finds in your training: if these are the tokens of one expert,"
+        f" --assume-size test_routing.py:{line}=25% (tokens × k ÷ experts, of the"
         f" {2 * TOKENS * K} values that are looked at: the top 2 of 4 experts"
     )
 
@@ -92,7 +93,7 @@ def test_a_mask_of_a_choice_is_told_with_the_share_of_one_expert() -> None:
 @pytest.mark.parametrize("layer", [by_choice, by_token, by_one_hot])
 def test_the_number_that_is_named_is_that_of_an_even_router(layer: Layer) -> None:
     """The expert multiplies tokens × k ÷ experts rows of each sample."""
-    found = re.match(r"add --assume-size (\S+)", refusal(layer).fix or "")
+    found = re.search(r"--assume-size (\S+)", refusal(layer).fix or "")
     assert found is not None
     products = 2 * TOKENS * K / EXPERTS * WIDTH * WIDTH + 2 * TOKENS * WIDTH * EXPERTS
     # The batch needs no gradient: forward and weights alone.

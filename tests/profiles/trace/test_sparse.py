@@ -218,3 +218,16 @@ def test_a_lookup_whose_gradients_the_optimizer_refuses_is_named(
 ) -> None:
     with pytest.raises(UserFileError, match=said):
         functional(optimizer, how=how)
+
+
+def test_a_sparse_buffer_that_no_step_reads_is_held_by_its_parts() -> None:
+    """As Whisper keeps which heads align words, and a graph its neighbours."""
+
+    class Keeps(Table):
+        def __init__(self) -> None:
+            super().__init__(dense=True)
+            self.register_buffer("kept", torch.eye(32).to_sparse())
+
+    profile = trace_workload(dataclasses.replace(workload(sgd), build_model=Keeps))
+    plain = trace_workload(workload(sgd, dense=True))
+    assert profile.flops == plain.flops
