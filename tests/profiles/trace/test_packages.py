@@ -153,6 +153,7 @@ def test_norms_of_apex_are_torch_s(tmp_path: Path) -> None:
         ("import triton", "triton is not installed, and is built for CUDA", "same shapes"),
         ("from apex import amp", "stands in for its amp", "same shapes"),
         ("import gpuplan_has_no_such_package", "is not installed", "pip install"),
+        ("from ldm.util import default", "ldm is not installed", "if ldm is a folder"),
     ],
 )
 def test_what_nothing_stands_in_for_is_refused_as_such(

@@ -142,6 +142,31 @@ def test_other_operations_at_another_batch_size_are_an_error() -> None:
         trace_workload(workload(build_model=lambda: Mlp(forward)))
 
 
+def test_micro_batches_that_fail_are_told_where_others_do_not() -> None:
+    def forward(_model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return x.view(-1, 4, x.shape[1]).flatten(0, 1)  # As the groups of a discriminator.
+
+    profile = trace_workload(workload(build_model=lambda: Mlp(forward)))
+    assert any(
+        "a step of some micro-batches fails (of 2, 3, 4, 6: " in note
+        and "it was traced with 8 and 16 samples" in note
+        for note in profile.notes
+    )
+
+
+def test_another_difference_is_told_before_a_failure_at_another_size() -> None:
+    def forward(_model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] < 8:
+            raise ValueError("too few")
+        for _ in range(x.shape[0]):
+            x = x + 1
+        return x
+
+    with pytest.raises(UserFileError, match="another batch size") as error:
+        trace_workload(workload(build_model=lambda: Mlp(forward)))
+    assert "a Python loop over the samples of a batch" in (error.value.fix or "")
+
+
 def test_an_error_of_the_model_is_passed_on() -> None:
     def forward(_: nn.Module, x: torch.Tensor) -> torch.Tensor:
         raise KeyError("mine")
