@@ -15,13 +15,14 @@ from gpuplan.profiles.user_model.workload import Workload
 
 pytestmark = pytest.mark.slow
 
+CUDA: Any = torch.cuda
 Function = Callable[[torch.Tensor], Any]
 
 
 def profile_of(
     function: Function, build: Callable[[], nn.Module] = lambda: nn.Linear(8, 8)
 ) -> Profile:
-    def loss(model: nn.Module, batch: tuple[torch.Tensor]) -> torch.Tensor:
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
         return function(model(*batch)).float().mean()
 
     workload = Workload(
@@ -41,12 +42,12 @@ def names(x: torch.Tensor) -> torch.Tensor:
 
 
 def classes(x: torch.Tensor) -> torch.Tensor:
-    made = torch.cuda.HalfTensor(8)
+    made = CUDA.HalfTensor(8)
     assert made.is_cuda and made.dtype == torch.float16 and made.shape == (8,)
-    assert isinstance(made, torch.cuda.HalfTensor) and not isinstance(x, torch.cuda.HalfTensor)
-    known = torch.cuda.LongTensor([1, 2, 3])
+    assert isinstance(made, CUDA.HalfTensor) and not isinstance(x, CUDA.HalfTensor)
+    known = CUDA.LongTensor([1, 2, 3])
     assert known.shape == (3,) and known.dtype == torch.int64
-    return x.type(torch.cuda.DoubleTensor) + made.type("torch.cuda.DoubleTensor")
+    return x.type(CUDA.DoubleTensor) + made.type("torch.cuda.DoubleTensor")
 
 
 def dtypes(x: torch.Tensor) -> torch.Tensor:
