@@ -18,8 +18,8 @@ from ..tables import percent
 PART = """\
 Products and attention ran inside the step that was measured. Alone they are predicted to take
 longer than all of it in {beyond} of {n} runs, by {most} at most, and at the low end of the 80 %
-interval in {beyond_low}. Those {beyond} have hardly anything beside products and are predicted too
-slow as wholes: an unbiased prediction of a step that only computes is above it half of the time."""
+interval in {beyond_low}. They are predicted too slow as wholes, and most have little beside
+products: an unbiased prediction of a step that only computes is above it half of the time."""
 
 
 @dataclass(frozen=True, kw_only=True)

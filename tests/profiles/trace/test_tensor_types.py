@@ -79,6 +79,19 @@ def test_a_parameter_may_be_filled_from_numpy(rows: int) -> None:
     assert profile.parameters == 8 * rows
 
 
+def test_a_small_parameter_of_the_host_may_get_values_of_the_device() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(8))
+            self.scale.data = torch.ones(8).cuda()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale
+
+    assert profile_of(lambda x: x, Scaled).parameters == 8
+
+
 def test_an_inverse_spectrum_checks_its_own_windows() -> None:
     def through(x: torch.Tensor) -> torch.Tensor:
         wave = x.repeat(1, 64)
