@@ -10,7 +10,8 @@ from ..profile import KERNEL_KINDS, Affine, Kernel, MemoryStream, Numerics, Segm
 from .kernels.count import count, kind_of
 from .kernels.kernel_numbers import Counts, affine, law, make_kernel
 from .kernels.operations import Call, op_name
-from .recorded import Built, RecordedStep
+from .model.building import Built
+from .recorded import RecordedStep
 from .recording import storages as rec
 from .recording.execution import BlockExecution
 from .recording.recorder import Recorder

@@ -57,6 +57,31 @@ class BusyLoops:
         file, line = innermost = min(most, key=lambda loop: depths[loop] / counts[loop])
         return BusyLoop(place=f"{Path(file).name}:{line}", share=counts[innermost] / total)
 
+    def by_loop(self) -> Counter[tuple[str, int]]:
+        """Return how often each loop, by file and line, was found at work."""
+        counts: Counter[tuple[str, int]] = Counter()
+        for lines, times in self._found.items():
+            counts.update(dict.fromkeys(_around(lines), times))
+        return counts
+
+    def depth(self, loop: tuple[str, int]) -> int:
+        """Return how deep in others a loop lies: the innermost of all at work has 0."""
+        return min(
+            [*dict.fromkeys(_around(lines))].index(loop)
+            for lines in self._found
+            if loop in _around(lines)
+        )
+
+
+def unequal_loop(one: BusyLoops, other: BusyLoops) -> str | None:
+    """Return the place of the innermost loop that was at work more often in one of two steps."""
+    counts, others = one.by_loop(), other.by_loop()
+    unequal = [loop for loop in counts if loop in others and counts[loop] != others[loop]]
+    if not unequal:
+        return None
+    file, line = min(unequal, key=one.depth)
+    return f"{Path(file).name}:{line}"
+
 
 def _around(lines: _Lines) -> Iterator[tuple[str, int]]:
     """Yield the loops around lines that call each other, from the innermost outwards."""
@@ -77,5 +102,10 @@ def _loops(file: str) -> tuple[tuple[int, int, int], ...]:
         (node.body[0].lineno, node.end_lineno or node.lineno, node.lineno)
         for node in ast.walk(tree)
         if isinstance(node, ast.For | ast.While)
+    ]
+    found += [
+        (node.lineno, node.end_lineno or node.lineno, node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
     ]
     return tuple(sorted(found, reverse=True))

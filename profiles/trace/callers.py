@@ -6,6 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
+TRACE = f"{__name__.rsplit('.', 1)[0]}.trace"
+"""The module that calls the functions of a file."""
+
 
 def calling_frame(passing: Sequence[str] = ("transformers",)) -> FrameType | None:
     """Return the innermost frame that is neither torch nor ours: the code that asked.
@@ -19,17 +22,22 @@ def calling_frame(passing: Sequence[str] = ("transformers",)) -> FrameType | Non
 def calling_frames(passing: Sequence[str]) -> Iterator[FrameType]:
     """Yield the frames that are neither torch nor ours, from the innermost outwards.
 
+    What called the trace is none of the file's code.
+
     Args:
         passing: Libraries whose frames are passed over too.
     """
-    frame = sys._getframe(1)
+    frame, found = sys._getframe(1), False
     while frame is not None:
         # A module that Python was started with calls itself "__main__"; its spec has its name.
         spec = frame.f_globals.get("__spec__")
         module = str(frame.f_globals.get("__name__", "") if spec is None else spec.name)
+        if found and module == TRACE:
+            return
         top = module.split(".")[0]
         ours = top == __name__.split(".")[0] and not module.startswith(f"{top}.examples")
         if top not in ("torch", "contextlib", "runpy", *passing) and not ours:
+            found = True
             yield frame
         frame = frame.f_back
 

@@ -29,7 +29,8 @@ from ..user_model.structure.ties import tied_blocks, tied_modules
 from ..user_model.workload import Workload
 from .assemble import PairedRuns
 from .kernels.kernel_numbers import law
-from .recorded import Built, FileFacts
+from .model.building import Built
+from .recorded import FileFacts
 from .recording import storages as rec
 
 NAMES_OF_OPTIMIZERS = {"adamw8bit": "adamw8bit", "adam8bit": "adamw8bit"}

@@ -11,7 +11,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,36 +19,29 @@ from torch import nn
 from ...catalog.errors import UserFileError
 from ..missing_numerics import fails_without_fsdp
 from ..passes.optimizers import with_optimizer
-from ..profile import MOSTLY_FROZEN, BatchTensor, Numerics, Profile
+from ..profile import BatchTensor, Numerics, Profile
 from ..user_model.assumptions import Assumption
 from ..user_model.failures import describe_failure
-from ..user_model.structure.blocks import find_blocks
-from ..user_model.structure.frozen import cast_frozen
 from ..user_model.workload import Workload
 from .assemble import PairedRuns, assemble_step
 from .assumed import Assumed
-from .busy_loops import BusyLoop, BusyLoops
+from .busy_loops import BusyLoop, BusyLoops, unequal_loop
 from .comparing import FIRST_SAMPLES, FIRST_SAMPLES_OF_SHARES, with_larger
-from .gradient_kinds import (
-    GradientKinds,
-    RefusedGradientsError,
-    expected_kinds,
-    found_kinds,
-    make_state,
-)
-from .held import gradients_noted, hold
+from .draws import TORCH, draw_note, drawing_alike, drawn_since, states
 from .machine import Machine
+from .model.building import Built, Models, drop_gradients
+from .model.gradient_kinds import found_kinds
+from .model.held import gradients_noted, hold
 from .on_device import (
     SIXTEEN_BIT,
     batch_tensors,
     map_tensors,
-    move_to_device,
     on_device,
     tensors_of,
     to_sixteen_bit,
 )
-from .recorded import Built, FileFacts, RecordedStep
-from .recording.recorder import Recorder
+from .recorded import FileFacts, RecordedStep
+from .recording.recorder import LOOKED_AT_EVERY, Recorder
 from .step_checks import check_gradients, check_growth, check_loss
 from .summary import make_profile, same_tensors
 from .token_count import token_warnings
@@ -94,7 +87,7 @@ def trace_workload(
     tracer = _Tracer(workload, assumptions, on_step or _untold, at_work or _untold)
     with _steady():
         runs = [tracer.trace(each) for each in numerics]
-        if "amp16" in numerics and "frozen16" not in numerics and tracer.is_mostly_frozen:
+        if "amp16" in numerics and "frozen16" not in numerics and tracer.models.is_mostly_frozen:
             # Nobody asked for it: a step that fails with 16-bit weights is planned without them.
             with suppress(Exception):
                 runs.append(tracer.trace("frozen16"))
@@ -123,10 +116,6 @@ def _untold(*_: object) -> None:
     """Tell nobody."""
 
 
-Storage = Literal["as built", "16 bits", "frozen in 16 bits"]
-"""How the parameters of a traced model are kept."""
-STORAGE: dict[Numerics, Storage] = {"pure16": "16 bits", "frozen16": "frozen in 16 bits"}
-"""Where it is not as the file builds them."""
 AUTOCAST: tuple[Numerics, ...] = ("amp16", "frozen16")
 
 
@@ -144,13 +133,13 @@ class _Tracer:
         self._on_step = on_step
         self._at_work = at_work
         self.file_autocast: torch.dtype | None = None
-        self.compiles = False
+        self._compiles = False
         self._casts_inputs = False
         self.notes: list[str] = []
-        self._built: dict[Storage, Built] = {}
         folder = workload.path.parent if workload.path else None
         self.assumed = Assumed(assumptions, folder=folder, notes=self.notes)
         self._machine = Machine(workload, self.assumed, self.notes, casts=False)
+        self.models = Models(workload, self._machine)
 
     def file_facts(self, batch_tensors: tuple[BatchTensor, ...]) -> FileFacts:
         """Return what the file did in the steps that were traced.
@@ -164,7 +153,7 @@ class _Tracer:
         warnings = token_warnings(self.workload, batch_tensors, self._usual_tensors)
         return FileFacts(
             autocast=self.file_autocast,
-            compiles=self.compiles,
+            compiles=self._compiles or self.models.compiles,
             notes=(*self.notes, *self.assumed.unused_notes()),
             warnings=tuple(warnings),
         )
@@ -190,10 +179,10 @@ class _Tracer:
         return str(failure) if path is None else describe_failure(failure, path).message
 
     def _trace(self, numerics: Numerics) -> PairedRuns:
-        built = self.built(numerics)
+        built = self.models.built(numerics)
         failure: Exception | None = None
         failed_at: list[int] = []
-        difference = ""
+        difference, sizes = "", SIZES[0]
         for sizes in self._sizes():
             try:
                 for _ in range(2):
@@ -215,16 +204,27 @@ class _Tracer:
             except Exception as error:
                 failure = failure or error
                 failed_at += sizes
-                _drop_gradients(built.model)
+                drop_gradients(built.model)
         if difference or failure is None:
+            loop = self._unequal_loop(built, numerics, sizes)
+            at = f", in the loop at {loop}" if loop else ""
             raise UserFileError(
                 f"{self.workload.name} does other operations at another batch size "
-                f"({difference}), so its cost cannot be told from two batches.",
+                f"({difference}{at}), so its cost cannot be told from two batches.",
                 fix="let forward() and compute_loss() do the same for any number of samples: a"
                 " Python loop over the samples of a batch becomes an operation on all of them"
                 " (padded to one length, or torch.func.vmap).",
             )
         raise failure
+
+    def _unequal_loop(self, built: Built, numerics: Numerics, sizes: tuple[int, int]) -> str | None:
+        """Return the place of the loop whose turns depend on the batch size, if there is one."""
+        small, large = BusyLoops(), BusyLoops()
+        with suppress(Exception):
+            for size, loops in zip(sizes, (small, large), strict=True):
+                self._step(built, numerics, size, optimize=False, all_into=loops)
+        drop_gradients(built.model)
+        return unequal_loop(small, large)
 
     def _say_failed(
         self, failed_at: Sequence[int], traced_at: Sequence[int], failure: Exception
@@ -239,81 +239,23 @@ class _Tracer:
         if note not in self.notes:
             self.notes.append(note)
 
+    def _say_drawn(self, generators: Sequence[str], *, reads_values: bool) -> None:
+        """Note the generators of the host that a step draws from, if what it draws can decide."""
+        for generator in generators:
+            note = draw_note(self.workload.name, generator)
+            if note not in self.notes and (generator != TORCH or reads_values):
+                self.notes.append(note)
+
     def _with_larger(self, runs: PairedRuns) -> PairedRuns:
         step = partial(self._step, runs.built, runs.numerics)
         first = FIRST_SAMPLES_OF_SHARES if self.assumed.has_shares else FIRST_SAMPLES
         return with_larger(runs, step, first)
-
-    def built(self, numerics: Numerics) -> Built:
-        """Return the model in the storage dtype of this numerics class, built at most once."""
-        storage = STORAGE.get(numerics, "as built")
-        if storage not in self._built:
-            self._built[storage] = self._build(storage)
-        return self._built[storage]
-
-    @property
-    def is_mostly_frozen(self) -> bool:
-        """Whether by far the most parameters of the model that was built first are frozen."""
-        parameters = list(next(iter(self._built.values())).model.parameters())
-        trained = sum(p.numel() for p in parameters if p.requires_grad)
-        return trained <= MOSTLY_FROZEN * sum(p.numel() for p in parameters)
 
     def _sizes(self) -> Iterator[tuple[int, int]]:
         yield from SIZES_FOR_SHARES if self.assumed.has_shares else SIZES
         own = self.workload.default_micro_batch
         if own and own > 1:
             yield own, 2 * own
-
-    def _build(self, storage: Storage) -> Built:
-        with self._machine.running(paused=True) as target:
-            model = self.workload.build_model()
-            move_to_device(model)
-            if storage == "16 bits":
-                model.to(SIXTEEN_BIT)
-            elif storage == "frozen in 16 bits":
-                cast_frozen(model, SIXTEEN_BIT)
-            model.train()
-            if any(nn.parameter.is_lazy(p) for p in model.parameters()):
-                self.workload.compute_loss(model, self._batch(2))
-                move_to_device(model)
-            trainable = [p for p in model.parameters() if p.requires_grad]
-            if not trainable:
-                raise UserFileError(
-                    f"{self.workload.name}: build_model() returned a model with no trainable "
-                    f"parameter ({sum(p.numel() for p in model.parameters()):,} frozen ones).",
-                    fix="leave requires_grad=True on the parameters that training should change.",
-                )
-            kinds = expected_kinds(model)
-            refusal: RefusedGradientsError | None = None
-            try:
-                optimizer = self._optimizer(model, kinds)
-            except RefusedGradientsError as error:
-                # A model may look rows up without a layer that says so: F.embedding(sparse=True).
-                # The first step shows which gradients there are; the optimizer takes none before.
-                refusal = error
-                _drop_gradients(model)
-                optimizer = self.workload.build_optimizer(model.parameters())
-        self.compiles |= target.compiles
-        return Built(model, optimizer, find_blocks(model), kinds, refusal=refusal)
-
-    def _optimizer(self, model: nn.Module, kinds: GradientKinds) -> torch.optim.Optimizer:
-        """Return the optimizer of a model with its state, on a machine that runs and is paused."""
-        optimizer = self.workload.build_optimizer(model.parameters())
-        self._machine.recorder.start("optimizer")
-        try:
-            make_state(optimizer, kinds, name=self.workload.name)
-        finally:
-            self._machine.recorder.start("forward")
-        return optimizer
-
-    def _learn(self, built: Built, kinds: GradientKinds) -> None:
-        """Give the model an optimizer whose state is that of the gradients that there are."""
-        _drop_gradients(built.model)
-        if built.refusal is not None and kinds.is_same(built.kinds):
-            raise built.refusal
-        built.kinds, built.is_learnt = kinds, True
-        with self._machine.running(paused=True):
-            built.optimizer = self._optimizer(built.model, kinds)
 
     def _batch(self, size: int) -> Any:
         return on_device(self.workload.make_batch(size))
@@ -339,15 +281,34 @@ class _Tracer:
 
         return at_work
 
-    def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
+    def _step(
+        self,
+        built: Built,
+        numerics: Numerics,
+        size: int,
+        *,
+        optimize: bool,
+        all_into: BusyLoops | None = None,
+    ) -> RecordedStep:
+        """Run and record one step.
+
+        Args:
+            built: the model.
+            numerics: its storage and compute dtypes.
+            size: samples of the batch.
+            optimize: whether the optimizer runs.
+            all_into: is shown every operation of the forward pass; None: now and then one.
+        """
         self.assumed.batch_size = size
         machine = Machine(self.workload, self.assumed, self.notes, casts=numerics in AUTOCAST)
         wraps = numerics in AUTOCAST and self.file_autocast is None
         recorder = machine.recorder
-        recorder.at_work = self._watched(BusyLoops())
+        recorder.at_work = self._watched(all_into or BusyLoops())
+        recorder.looked_at_every = 1 if all_into else LOOKED_AT_EVERY
         model = built.model
         blocks = [block for run in built.blocks for block in run.modules]
         with ExitStack() as stack:
+            stack.enter_context(drawing_alike())
             target = stack.enter_context(machine.running())
             with recorder.paused():
                 batch = self._batch(size)
@@ -362,14 +323,16 @@ class _Tracer:
             with torch.autocast("cuda", SIXTEEN_BIT) if wraps else nullcontext():
                 if wraps:
                     target.autocast_dtype = None
+                drawn = states()
                 loss = self.workload.compute_loss(model, batch)
+            self._say_drawn(drawn_since(drawn), reads_values=target.reads_host_values)
             check_loss(self.workload.name, loss)
             if target.autocast_dtype is not None and self.file_autocast is None:
                 self.file_autocast = target.autocast_dtype
                 if wraps:
                     stack.close()
-                    return self._step(built, numerics, size, optimize=optimize)
-            self.compiles |= target.compiles
+                    return self._step(built, numerics, size, optimize=optimize, all_into=all_into)
+            self._compiles |= target.compiles
             forward_end_tick = recorder.tick
             recorder.start("backward")
             loss.backward()
@@ -379,14 +342,14 @@ class _Tracer:
             is_expected = kinds.is_same(built.kinds) and built.refusal is None
             if not (built.is_learnt or is_expected):
                 stack.close()
-                self._learn(built, kinds)
-                return self._step(built, numerics, size, optimize=optimize)
+                self.models.learn(built, kinds)
+                return self._step(built, numerics, size, optimize=optimize, all_into=all_into)
             recorder.start("optimizer")
             optimizer_tick = recorder.tick
             if optimize:
                 built.optimizer.step()
             built.optimizer.zero_grad(set_to_none=True)
-            _drop_gradients(model)
+            drop_gradients(model)
         batch_bytes = sum(t.numel() * t.element_size() for t in tensors_of(batch))
         self._on_step(numerics, recorder.tick)
         return RecordedStep(size, recorder, batch_bytes, tensors, forward_end_tick, optimizer_tick)
@@ -405,8 +368,3 @@ def _steady() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _drop_gradients(model: nn.Module) -> None:
-    for parameter in model.parameters():
-        parameter.grad = None

@@ -12,6 +12,7 @@ import torch
 
 from ..torch_private import without_overrides
 from . import operators
+from .recurrent import pack_whole, pad_whole, rnn
 from .sparse import new_sparse, new_tensor
 from .tensor_types import META, tensor_type
 
@@ -144,24 +145,6 @@ def _rms_norm(
     return operators.rms_norm(input, weight, len(normalized_shape))
 
 
-def _rnn(mode: int) -> Callable[..., Any]:
-    def run(func: Callable[..., Any], *args: Any) -> Any:
-        if not args[0].is_meta or isinstance(args[3], (list, tuple)):
-            # Packed sequences have (input, batch_sizes, state, weights, …): their steps are data.
-            return func(*args)
-        input, state, weights, biases, layers, dropout, train, both_ways, batch_first = args
-        hidden, cell = state if mode == operators.LSTM else (state, None)
-        projected = weights[4].shape[0] if biases and len(weights) % (5 * layers) == 0 else 0
-        out = torch.ops.aten._cudnn_rnn(
-            input, list(weights), 4 if biases else 2, input.new_empty(0), hidden, cell, mode,
-            weights[1].shape[1] if not projected else weights[0].shape[0] // 4, projected, layers,
-            batch_first, dropout, train, both_ways, [], None,
-        )  # fmt: skip
-        return out[:3] if mode == operators.LSTM else out[:2]
-
-    return run
-
-
 def backward(
     loss: torch.Tensor,
     gradient: Any = None,
@@ -244,10 +227,12 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": attention,
     "dropout": _dropout,
     "rms_norm": _rms_norm,
-    "lstm": _rnn(operators.LSTM),
-    "gru": _rnn(operators.GRU),
-    "rnn_tanh": _rnn(operators.RNN_TANH),
-    "rnn_relu": _rnn(operators.RNN_RELU),
+    "lstm": rnn(operators.LSTM),
+    "gru": rnn(operators.GRU),
+    "rnn_tanh": rnn(operators.RNN_TANH),
+    "rnn_relu": rnn(operators.RNN_RELU),
+    "_pack_padded_sequence": pack_whole,
+    "_pad_packed_sequence": pad_whole,
     "to": _to,
     "type": tensor_type,
     "copy_": _copy_into,

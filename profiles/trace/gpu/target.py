@@ -31,6 +31,7 @@ from .functions import (
     on_meta,
     set_data,
 )
+from .recurrent import PACKED_WHOLE
 from .tensor_types import META
 
 TINY_ELEMENTS = 4096
@@ -41,6 +42,7 @@ FACTORIES = words(
     bartlett_window blackman_window kaiser_window empty_permuted"""
 )
 ATTENTION = "scaled_dot_product_attention"
+PACK = "_pack_padded_sequence"
 READS_DATA = words("item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__")
 
 
@@ -53,7 +55,7 @@ class Target(TorchFunctionMode):
         paused: Context manager factory under which operations are not recorded.
         keep: Called with every 16-bit copy of a weight that autocast keeps until it ends.
         item: Called for `Tensor.item()`, whose result it returns; None: as any other read.
-        note: Is told what the line that runs does to the speed of attention.
+        note: Is told what the line that runs does to the speed of attention, or leaves to data.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class Target(TorchFunctionMode):
         self._note = note
         self.looks_for_zeros = False
         """Whether `istft` runs, which asks whether the sum of its windows is 0 somewhere."""
+        self.reads_host_values = False
+        """Whether a tensor of the host was read, whose values are there in a trace."""
         self._unknown_values = False
         self._paused = paused
         self.autocast = Autocast(keep)
@@ -102,15 +106,15 @@ class Target(TorchFunctionMode):
             answer = self._item()
             self._unknown_values |= isinstance(answer, UnknownValue)
             return answer
-        if name in READS_DATA and args[0].is_meta:
+        if name in READS_DATA and not args[0].is_meta:
+            self.reads_host_values = True
+        elif name in READS_DATA:
             answer = self._data_dependent(f"Tensor.{name}")
             return bool(answer) if name in ("__bool__", "__contains__") else answer
         if type(func) is FunctionType:
             return self._run_python(func, name, args, kwargs)
         if name == "_assert" and isinstance(args[0], torch.Tensor) and args[0].is_meta:
             return func(bool(self._data_dependent("Tensor.__bool__")), *args[1:], **kwargs)
-        if name == "_pack_padded_sequence":
-            self._data_dependent("pack_padded_sequence")
         if name == ATTENTION and any(getattr(one, "is_nested", False) for one in args[:3]):
             self._data_dependent(f"{ATTENTION} of nested tensors")
         if self.casts and torch.is_autocast_enabled("cuda"):
@@ -123,14 +127,21 @@ class Target(TorchFunctionMode):
             return self._attend_flexibly(*args)
         special = REPLACED.get(name)
         if special is not None:
-            if name == ATTENTION and self._note is not None:
-                said = lost_flash(*args, **kwargs)
-                if said is not None:
-                    self._note(said)
+            self._say(name, args, kwargs)
             return special(func, *args, **kwargs)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": on_meta(kwargs["device"])}
         return func(*args, **kwargs)
+
+    def _say(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Tell what a call does that its caller should know."""
+        said = None
+        if name == ATTENTION:
+            said = lost_flash(*args, **kwargs)
+        elif name == PACK and args[0].is_meta:
+            said = PACKED_WHOLE
+        if said is not None and self._note is not None:
+            self._note(said)
 
     def _invert_spectrum(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

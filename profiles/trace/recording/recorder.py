@@ -81,7 +81,8 @@ class Recorder(TorchDispatchMode):
         self._running_node_tick = -1
         self.uses = Uses(self.storages, self.instances)
         self.at_work: Callable[[Recorder], None] | None = None
-        """Called every `LOOKED_AT_EVERY` ticks."""
+        """Called every `looked_at_every` ticks."""
+        self.looked_at_every = LOOKED_AT_EVERY
 
     @property
     def rows(self) -> Rows:
@@ -294,7 +295,7 @@ class Recorder(TorchDispatchMode):
             instance.calls.append((call, place.module, weighs))
             instance.ticks.append(self.tick)
         self.tick += 1
-        if not self.tick % LOOKED_AT_EVERY and self.at_work is not None:
+        if not self.tick % self.looked_at_every and self.at_work is not None:
             self.at_work(self)
 
     def _births(self, operation: Operation, out: Any) -> tuple[TensorShape, ...]:

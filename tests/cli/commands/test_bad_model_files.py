@@ -217,12 +217,12 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
         ),
         ["compute_loss() returned a tuple of 2", "of several losses their sum"],
     ),
-    "packed sequence": (
+    "lengths of packed sequences as a list": (
         GOOD.replace(
             "nn.functional.cross_entropy(model(batch[0]), batch[1])",
-            "nn.utils.rnn.pack_padded_sequence(model(batch[0]), batch[1]).data.sum()",
+            "nn.utils.rnn.pack_padded_sequence(model(batch[0]), batch[1].tolist()).data.sum()",
         ),
-        ["model.py:12", "pack_padded_sequence needs the values of a tensor", "12 | return nn.ut"],
+        ["model.py:12", "Tensor.tolist needs the values of a tensor", "12 | return nn.ut"],
     ),
     "a script that trains": (
         "import torch\nmodel = torch.nn.Linear(4, 4)\n"

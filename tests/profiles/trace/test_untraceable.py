@@ -138,8 +138,31 @@ def test_other_operations_at_another_batch_size_are_an_error() -> None:
             x = x + 1
         return x
 
-    with pytest.raises(UserFileError, match="another batch size"):
+    place = f"test_untraceable.py:{forward.__code__.co_firstlineno + 1}"
+    with pytest.raises(UserFileError, match="another batch size") as error:
         trace_workload(workload(build_model=lambda: Mlp(forward)))
+    assert f"in the loop at {place})" in str(error.value)
+
+
+def test_the_loop_whose_turns_are_samples_is_told_among_others() -> None:
+    def forward(_model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = x + sum(one.exp().mean() for one in x.unbind())
+        return x
+
+    place = f"test_untraceable.py:{forward.__code__.co_firstlineno + 2}"
+    with pytest.raises(UserFileError, match="another batch size") as error:
+        trace_workload(workload(build_model=lambda: Mlp(forward)))
+    assert f"in the loop at {place})" in str(error.value)
+
+
+def test_a_difference_without_a_loop_names_none() -> None:
+    def forward(_model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return x.exp() if x.shape[0] in (2, 4, 8) else x
+
+    with pytest.raises(UserFileError, match="another batch size") as error:
+        trace_workload(workload(build_model=lambda: Mlp(forward)))
+    assert "in the loop" not in str(error.value)
 
 
 def test_micro_batches_that_fail_are_told_where_others_do_not() -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ...catalog.errors import UserFileError
-from ...catalog.text.quantity import format_bytes
-from .gpu.sparse import empty_gradient, is_sparse
-from .torch_private import no_torch_function
+from ....catalog.errors import UserFileError
+from ....catalog.text.quantity import format_bytes
+from ..gpu.sparse import empty_gradient, is_sparse
+from ..torch_private import no_torch_function
 
 MOST_NAMES = 3
 """Parameters that are named in a note."""

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from .gpu.sparse import is_sparse
-from .on_device import tensors_of
-from .recorded import Built
-from .recording import storages as rec
-from .recording.recorder import Recorder
-from .torch_private import no_torch_function
+from ..gpu.sparse import is_sparse
+from ..on_device import tensors_of
+from ..recording import storages as rec
+from ..recording.recorder import Recorder
+from ..torch_private import no_torch_function
+from .building import Built
 
 
 @contextmanager
