@@ -72,16 +72,41 @@ def routing_passes(stack: Stack, features: frozenset[str], constants: Constants)
     return constants["routing_passes.lean" if lean else "routing_passes"]
 
 
-def waiting_launch_s(stack: Stack, features: frozenset[str], constants: Constants) -> float:
-    """Return the host time of a launch where the host waits for a dispatch; 0 where it does not.
+@dataclass(frozen=True)
+class ExpertHost:
+    """What the host takes for a layer with experts."""
 
-    Where no token is dropped, Megatron's host waits in every forward pass of such a layer for how
-    many each expert gets (MoEAlltoAllTokenDispatcher, `cuda_sync_point`; the splits that
-    Transformer Engine's GroupedLinear takes are a list), so that what Python launches there is not
-    ahead of the device. CUDA graphs leave little to launch. Where exchanges run beside another
-    micro-batch, the experts' backward pass of that one is launched before the host waits
-    (megatron/core/models/common/model_chunk_schedule_plan.py), so that the device goes on.
+    launch_s: float = 0.0
+    """Of each launch."""
+    product_s: float = 0.0
+    """Of each expert's part of a grouped product."""
+    waits: bool = False
+    """Whether launches of a forward pass are not ahead of the device."""
+
+
+def expert_host(stack: Stack, features: frozenset[str], constants: Constants) -> ExpertHost:
+    """Return what the host takes for layers with experts, where it may set the pace.
+
+    Megatron's grouped layers are Transformer Engine's, which multiplies by one call of cuBLAS an
+    expert (`multi_stream_cublas_gemm` of its common/gemm/cublaslt_gemm.cu), casts each expert's
+    rows and weights in a call of their own, and adds gradients by a hook for each weight. CUDA
+    graphs of what precedes a dispatch leave that to the host; where shapes are known before, since
+    tokens are dropped, graphs hold the whole layer.
+
+    Where no token is dropped, the host waits in every forward pass of such a layer for how many
+    each expert gets (MoEAlltoAllTokenDispatcher, `cuda_sync_point`; the splits that Transformer
+    Engine's GroupedLinear takes are a list), so that what Python launches there is not ahead of
+    the device. Where exchanges run beside another micro-batch, the experts' backward pass of that
+    one is launched before the host waits (core/models/common/model_chunk_schedule_plan.py of
+    Megatron), so that the device goes on for as long as the host keeps up.
     """
-    if stack != "megatron" or features & {GRAPHED, TOKEN_DROP, OVERLAPPED_EXPERTS}:
-        return 0.0
-    return constants["launch_s.megatron-python"]
+    if stack != "megatron" or features >= {GRAPHED, TOKEN_DROP}:
+        return ExpertHost()
+    product_s = constants["launch_s.megatron-expert"]
+    if GRAPHED in features:
+        return ExpertHost(product_s=product_s)
+    return ExpertHost(
+        launch_s=constants["launch_s.megatron-python"],
+        product_s=product_s,
+        waits=not features & {TOKEN_DROP, OVERLAPPED_EXPERTS},
+    )

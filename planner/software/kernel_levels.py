@@ -13,7 +13,7 @@ from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import KernelKind
 from ..constants import Constants
 from ..plan.setup import Date
-from .versions import NATIVE_AUTOCAST
+from .versions import VECTORISED_KERNELS
 
 Array = np.ndarray
 
@@ -99,11 +99,12 @@ def in_step(
     if kind not in _TENSOR_KINDS:
         memory = _of_family("memory_step", _stream_family(device, family), constants)
         memory = constants.get(f"memory_step.{family}.{stack}", memory)
-        if date is not None and date < NATIVE_AUTOCAST:
+        if date is not None and date < VECTORISED_KERNELS:
             memory *= constants["memory_step_of_old"]
         if stack == "torch-eager":
             return memory
-        return memory * _of_family("fused_memory_step", stack, constants)
+        of_gpu = stack == "xla" and device.vendor != "Google"
+        return memory * _of_family("fused_memory_step", "xla.GPU" if of_gpu else stack, constants)
     if precision == "fp32" and device.vendor == "NVIDIA":
         return _of_family("fp32_step", family, constants)
     slowdown = constants.get(f"real_step.{family}", 1.0)
@@ -163,6 +164,8 @@ def _of_family(name: str, family: str, constants: Constants) -> float:
 
 def attention_architecture(device: Accelerator) -> str:
     """Return the devices whose attention kernels are the same: cards lack the data centre's."""
+    if device.vendor == "Google":
+        return "TPU"
     return f"{device.arch}-GDDR" if _is_gddr(device) and device.arch == "Blackwell" else device.arch
 
 
@@ -201,7 +204,7 @@ def attention_slowdown(
         own_package: whether the flash-attn package is called instead of torch's function; it
             follows the newest kernels as well.
     """
-    today = constants["attention_step"]
+    today = _of_family("attention_step", architecture, constants)
     if date is not None and date < FLASH_2[stack]:
         return today * constants.get(f"flash_1.{architecture}", 1.0)
     family = _GENERATION.get(architecture, architecture)

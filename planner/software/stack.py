@@ -13,6 +13,8 @@ from ...profiles.curves.odd_widths import OddWidths
 from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date
+from .dispatch import ExpertHost
+from .versions import OptimizerLoop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +51,10 @@ class StackFacts:
     """How often the rows of experts' products are moved beside the products themselves."""
     unfused_experts: bool = False
     """Whether a recipe leaves products, casts and permutation of experts apart."""
-    waiting_launch_s: float = 0.0
-    """Host time of a launch in forward passes whose dispatch to experts the host waits for; 0 where
-    it does not wait."""
+    optimizer_loop: OptimizerLoop = OptimizerLoop()
+    """What the host takes for each tensor that is stepped by itself."""
+    expert_host: ExpertHost = ExpertHost()
+    """What the host takes for layers with experts."""
     recompute_host_s: Mapping[Recompute, float] = field(default_factory=dict)
     """Host time that torch.utils.checkpoint takes in each of the two passes of a block, beside the
     launches: hooks for what is saved, states of random generators; where some results are kept, a

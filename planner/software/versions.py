@@ -7,6 +7,7 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ..constants import Constants
@@ -21,6 +22,9 @@ date: recipes that turn cuDNN's off (NVTE_FUSED_ATTN=0) in a container that has 
 NATIVE_AUTOCAST: Date = (2022, 1)
 """Mixed precision was Apex O2 (16-bit layers) before torch 1.6 brought torch.autocast (2020-07),
 and stayed so in most training scripts until Apex gave its amp up."""
+
+VECTORISED_KERNELS: Date = (2021, 10)
+"""torch 1.10: norms, dropout and softmax had come to read and write four elements at a time."""
 
 NATIVE_GELU: Date = (2021, 1)
 """torch.nn.functional.gelu came with torch 1.4 (2020-01); published code took it up by the end of
@@ -48,6 +52,8 @@ BF16_GRADIENTS: Date = (2024, 1)
 (NVIDIA-NeMo/Megatron-Bridge, scripts/performance; NeMo, collections/llm/recipes)."""
 FUSED_OPTIMIZER = "fused-optimizer"
 """Feature: one kernel steps many parameters (torch's fused=True, apex)."""
+FOREACH_OPTIMIZER = "foreach-optimizer"
+"""Feature: torch's default beside compile, where `FUSED_OPTIMIZER` is assumed otherwise."""
 BLOCKING = "blocking-collectives"
 """Feature: nothing runs beside the collectives of the data dimension."""
 DEEPSPEED = "deepspeed"
@@ -56,6 +62,13 @@ its ZeRO-1 and ZeRO-2 reduce gradients beside nothing, and all of them on every 
 (runtime/zero/stage_1_and_2.py, `use_multi_rank_bucket_allreduce`: one all-reduce a bucket)."""
 ASYNC_TENSOR_PARALLEL = "async-tensor-parallel"
 """Feature: torch.compile cuts products up to run beside the collectives of tensor ranks."""
+CLIPPED_BY_TENSOR = "clipped-by-tensor"
+"""Feature: a loop in Python clips and steps every tensor by itself (BertAdam)."""
+CLIPPED_LAUNCHES = 18
+"""Kernels of such a turn: 12 of BertAdam's, 6 of `clip_grad_norm_`."""
+CLIPPING_WITHOUT_WAIT: Date = (2021, 10)
+"""torch 1.10: `clip_grad_norm_` no longer asks the device whether a norm is too long, for which the
+host waited in every call (pytorch/pytorch#60691, #61042)."""
 LARGE_BUCKETS = "large-buckets"
 """Feature: gradients are reduced in a few large buckets beside torch's layers (apex, NeMo)."""
 SHARDED_BY_TENSOR = "zero-by-tensor"
@@ -86,6 +99,9 @@ FP8_ATTENTION = "fp8-attention"
 SIXTEEN_BIT_LAYERS = "sixteen-bit-layers"
 """Feature: layers hold 16-bit weights and run in 16 bits, norms included, with no autocast around
 them, and the optimizer keeps fp32 masters (NeMo's precision 16, apex O2)."""
+CAST_OPERATIONS = "autocast"
+"""Feature: operations are cast one by one, by torch's autocast or Apex's O1, at a time when most
+scripts held 16-bit layers (`NATIVE_AUTOCAST`)."""
 BLOCKING_TENSOR = "blocking-tensor-parallel"
 """Feature: nothing runs beside the collectives of the tensor dimension (Megatron's recipes without
 tp_comm_overlap)."""
@@ -241,6 +257,28 @@ def optimizer_traffic(
         constants["optimizer_traffic.looped"]
         if date is not None and date < FOREACH_OPTIMIZERS
         else 1.0
+    )
+
+
+@dataclass(frozen=True)
+class OptimizerLoop:
+    """What a loop over tensors takes of the host, beside the kernels of the optimizer."""
+
+    tensor_s: float = 0.0
+    """For each tensor."""
+    waits: bool = False
+    """Whether the host waits for the device in every turn, so that both add up."""
+
+
+def optimizer_loop(
+    date: Date | None, features: frozenset[str], constants: Constants
+) -> OptimizerLoop:
+    """Return what the optimizer's loop takes, where it clips each tensor by itself."""
+    if CLIPPED_BY_TENSOR not in features:
+        return OptimizerLoop()
+    return OptimizerLoop(
+        tensor_s=CLIPPED_LAUNCHES * constants["launch_s.torch-eager"],
+        waits=date is not None and date < CLIPPING_WITHOUT_WAIT,
     )
 
 

@@ -151,7 +151,9 @@ def optimizer_step_s(
     share = parameters / max(1, profile.trained_parameters)
     fewest = min(facts.launches, profile.parameter_tensors)
     launches = np.clip(facts.launches * share, fewest, facts.launches)
-    return np.maximum(device, launches * stack.optimizer_launch_s)
+    loop_s = profile.parameter_tensors * stack.optimizer_loop.tensor_s
+    host = np.maximum(launches * stack.optimizer_launch_s, loop_s)
+    return device + host if stack.optimizer_loop.waits else np.maximum(device, host)
 
 
 def accumulation_s(

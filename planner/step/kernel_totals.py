@@ -165,6 +165,7 @@ class StepKernels:
         self._expert = [row for row, k in enumerate(kernels) if is_expert_product(k)]
         # Where a rank holds one expert nothing is sorted, and its product is a plain one.
         self._grouped = [row for row in self._expert if kernels[row].dims["batch"].base > 1]
+        self._held = np.array([[kernels[row].dims["batch"].base] for row in self._expert])
         self._dispatched = [
             rows[id(kernel)]
             for segments in self._segments
@@ -212,9 +213,8 @@ class StepKernels:
             host_s = host_s + stack.recompute_host_s.get(one.recompute, 0.0) * one.is_recomputed
             p = 1 if stack.launches_serially else OVERLAP_POWER
             total = (every**p + host_s**p) ** (1 / p)
-            if stack.waiting_launch_s and not fused:
-                routes = one.uses[:, self._expert].any(axis=1, keepdims=True) & ~one.is_backward
-                total = np.where(routes, every + stack.waiting_launch_s * one.launches, total)
+            if self._expert and not fused:
+                total = np.maximum(total, self._paced_by_experts(one, every, stack))
             times.append(
                 SegmentTimes(
                     phase=one.phase,
@@ -226,6 +226,23 @@ class StepKernels:
                 )
             )
         return times
+
+    def _paced_by_experts(self, one: _LaidOut, every: Array, stack: StackFacts) -> Array:
+        """Return [S, B] the seconds of layers with experts where the host may set their pace.
+
+        Args:
+            one: the segments of a trace; 0 is returned for those without experts.
+            every: [S, B] seconds of their kernels on the device.
+            stack: what the host takes for them.
+        """
+        host, uses = stack.expert_host, one.uses[:, self._expert]
+        backward = np.where(one.is_backward, stack.constants["backward_launch"], 1.0)
+        launched_s = backward * host.launch_s * one.launches
+        host_s = launched_s + host.product_s * (uses @ self._held)
+        paced = (every**OVERLAP_POWER + host_s**OVERLAP_POWER) ** (1 / OVERLAP_POWER)
+        if host.waits:
+            paced = np.maximum(paced, np.where(one.is_backward, 0.0, every + launched_s))
+        return np.where(uses.any(axis=1, keepdims=True), paced, 0.0)
 
     def kind_seconds(
         self, curves: DeviceCurves, *, precision: Precision, stack: StackFacts

@@ -17,8 +17,10 @@ from ..software.versions import (
     BF16_GRADIENTS,
     BF16_REDUCTION,
     BLOCKING,
+    CAST_OPERATIONS,
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
+    FOREACH_OPTIMIZER,
     FP8_ROWWISE,
     FREED_GRADIENTS,
     FUSED_OPTIMIZER,
@@ -158,11 +160,13 @@ def uses_autocast(
 ) -> bool:
     """Return whether 16-bit compute came from torch.autocast.
 
-    Where the stack does not decide (`casts_layers`), the record may (`sixteen-bit-layers`), and
-    Apex O2 ran 16-bit layers before torch had autocast.
+    Where the stack does not decide (`casts_layers`), the record may (`autocast`,
+    `sixteen-bit-layers`), and Apex O2 ran 16-bit layers before torch had autocast.
     """
     if not casts_layers(stack, layout, offload):
         return False
+    if CAST_OPERATIONS in record.features:
+        return True
     if "O2" in record.precision_label or SIXTEEN_BIT_LAYERS in record.features:
         return False
     date = record.software_date
@@ -179,7 +183,7 @@ def features_of(
             implied[KEPT_LOGITS] = "a loop's variable holds them until the next step"
         if record.attention == "flash":
             implied[FUSED_LOSS] = "the flash-attn package has one"
-    if stack == "torch-compile":
+    if stack == "torch-compile" and FOREACH_OPTIMIZER not in record.features:
         implied[FUSED_OPTIMIZER] = "what torchtune and torchtitan set beside compile"
     date = record.software_date
     if stack.startswith("torch") and date and date < FREED_GRADIENTS:

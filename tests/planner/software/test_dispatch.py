@@ -5,9 +5,10 @@ import pytest
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.dispatch import (
     Dispatch,
+    ExpertHost,
     dispatch_of,
+    expert_host,
     routing_passes,
-    waiting_launch_s,
 )
 
 USUAL = Constants.shipped()
@@ -41,10 +42,19 @@ def test_nccl_sends_every_copy_and_hides_none() -> None:
     assert not dispatch_of("xla", frozenset()).stands_still
 
 
+def host(*features: str) -> ExpertHost:
+    return expert_host("megatron", frozenset(features), USUAL)
+
+
 @pytest.mark.parametrize("feature", ["cuda-graphs", "token-drop", "overlapped-experts"])
-def test_the_host_waits_for_a_dispatch_unless_the_device_has_other_work(
-    feature: str,
-) -> None:
-    assert waiting_launch_s("megatron", frozenset({"deepep"}), USUAL) > 0
-    assert waiting_launch_s("megatron", frozenset({feature}), USUAL) == 0
-    assert waiting_launch_s("xla", frozenset(), USUAL) == 0
+def test_the_host_waits_for_a_dispatch_unless_the_device_has_other_work(feature: str) -> None:
+    assert host("deepep").waits
+    assert not host(feature).waits
+    assert not expert_host("xla", frozenset(), USUAL).waits
+
+
+def test_the_host_launches_experts_one_by_one_until_a_graph_holds_them() -> None:
+    alone, before, whole = host(), host("cuda-graphs"), host("cuda-graphs", "token-drop")
+    assert alone.product_s == before.product_s > 0, "graphs of what precedes the dispatch"
+    assert alone.launch_s > before.launch_s == 0
+    assert whole == ExpertHost() == expert_host("torch-eager", frozenset(), USUAL)

@@ -126,6 +126,36 @@ def test_streams_of_megatron_on_hopper_are_not_those_of_torch():
     assert megatron == (USUAL["memory_step.Hopper.megatron"] * USUAL["fused_memory_step.megatron"])
 
 
+def test_xla_fuses_more_on_tpus_than_on_gpus():
+    devices = load_catalogue().accelerators
+
+    def fused(name: str) -> float:
+        today = {"precision": "bf16-amp", "stack": "xla", "date": None}
+        alone = in_step(devices[name], "norm", USUAL, **{**today, "stack": "torch-eager"})
+        return in_step(devices[name], "norm", USUAL, **today) / alone
+
+    for name in ("TPU-v4", "TPU-v6e"):
+        assert fused(name) == pytest.approx(USUAL["fused_memory_step.xla"])
+    assert fused("A100-80GB-SXM") == pytest.approx(USUAL["fused_memory_step.xla.GPU"])
+    assert fused("TPU-v6e") < fused("A100-80GB-SXM")
+
+
+def test_attention_of_tpus_has_a_level_of_its_own():
+    assert attention_architecture(load_catalogue().accelerators["TPU-v5p"]) == "TPU"
+    own = attention_slowdown("TPU", "xla", (2025, 1), USUAL)
+    assert own == USUAL["attention_step.TPU"] != USUAL["attention_step"]
+
+
+def test_kernels_of_torch_before_1_10_read_an_element_at_a_time():
+    device = load_catalogue().accelerators["V100-32GB-SXM2"]
+
+    def of(date: tuple[int, int], kind: KernelKind = "norm") -> float:
+        return in_step(device, kind, USUAL, precision="fp32", stack="torch-eager", date=date)
+
+    assert of((2021, 9)) == pytest.approx(of((2021, 10)) * USUAL["memory_step_of_old"])
+    assert of((2021, 9), "gemm") == of((2021, 10), "gemm")
+
+
 def test_few_tokens_of_narrow_heads_gain_little_from_newer_kernels():
     def lag(head_dim: int, tokens: float) -> float:
         found = attention_slowdown(

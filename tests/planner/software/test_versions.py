@@ -211,7 +211,7 @@ def test_deepspeeds_engine_is_taken_to_send_whole_activations():
     [
         ("torch-eager", set(), {"selective": 1.0}),
         ("torch-eager", {"recompute-per-layer"}, {"none": 0.5, "full": 0.5}),
-        ("torch-eager", {"recompute-per-op"}, {"selective": 0.5, "full": 0.5}),
+        ("torch-eager", {"recompute-per-op"}, {"selective": 5 / 8, "full": 3 / 8}),
         ("xla", set(), {"selective": 2 / 3, "full": 1 / 3}),
     ],
 )

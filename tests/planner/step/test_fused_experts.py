@@ -8,6 +8,7 @@ from no_storages import no_storages
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import Constants
+from gpuplan.planner.software.dispatch import ExpertHost
 from gpuplan.planner.software.stack import facts_of
 from gpuplan.planner.step.kernel_totals import StepKernels
 from gpuplan.profiles.curves.device_curves import curves_for
@@ -89,19 +90,33 @@ def test_without_a_dispatch_tokens_are_gathered_as_ever():
     assert since["gemm"] < before["gemm"]
 
 
-def forward_s(waiting_launch_s: float, *, date: tuple[int, int] = (2026, 4)) -> float:
-    stack = replace(facts_of("megatron", CONSTANTS), date=date, waiting_launch_s=waiting_launch_s)
-    step = StepKernels([step_trace(spread=True)], np.array([1.0]), fused=[((),)])
+def forward_s(host: ExpertHost, *, date: tuple[int, int] = (2026, 4), local: int = LOCAL) -> float:
+    stack = replace(facts_of("megatron", CONSTANTS), date=date, expert_host=host)
+    step = StepKernels([step_trace(spread=True, local=local)], np.array([1.0]), fused=[((),)])
     curves = curves_for(CATALOGUE.accelerators["GB300"])
     (times,) = step.times(curves, precision="fp8", stack=stack)
     return float(times.total_s[0, 0])
 
 
 def test_what_the_host_launches_after_it_waited_is_added_to_the_devices_time():
-    none, once, twice = forward_s(0), forward_s(1e-3), forward_s(2e-3)
+    none, once, twice = (
+        forward_s(ExpertHost(launch_s=each, waits=True)) for each in (0, 1e-3, 2e-3)
+    )
     assert twice - once == pytest.approx(2e-3), "two kernels, 1 ms each"
     assert once > none
-    assert forward_s(1e-3, date=(2026, 6)) == forward_s(0, date=(2026, 6)), "one graph of the step"
+    graphed = (2026, 6)
+    assert forward_s(ExpertHost(launch_s=1e-3, waits=True), date=graphed) == forward_s(
+        ExpertHost(), date=graphed
+    ), "one graph of the step"
+
+
+def test_a_host_that_launches_each_expert_sets_the_pace_where_it_is_slower():
+    alone = forward_s(ExpertHost())
+    slow = forward_s(ExpertHost(product_s=10 * alone / LOCAL))
+    assert slow == pytest.approx(10 * alone, rel=0.001)
+    assert forward_s(ExpertHost(product_s=0.1 * alone / LOCAL)) == pytest.approx(alone, rel=0.001)
+    few = forward_s(ExpertHost(product_s=10 * alone / LOCAL), local=LOCAL // 4)
+    assert few == pytest.approx(slow / 4, rel=0.01), "it takes a time for each expert of the rank"
 
 
 def test_a_recipe_may_leave_fused_kernels_out():

@@ -12,6 +12,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.setup import stack_facts
 from gpuplan.planner.predict.step_time import step_parts
+from gpuplan.planner.software.versions import CLIPPED_LAUNCHES
 from gpuplan.planner.step.data_parallel_step import accumulation_s, optimizer_s
 from gpuplan.profiles.profile import Profile
 
@@ -37,6 +38,32 @@ def test_rows_of_more_samples_take_longer(toy: Profile) -> None:
     dense, (few, more, most) = seconds(toy, [1, 1, 1]), seconds(rows, [1000, 2000, 4000])[0]
     assert dense.shape == (1, 1) and dense.item() < few < more < most
     assert (most - more) / (more - few) == pytest.approx(2, rel=0.05)
+
+
+def looped_s(profile: Profile, date: tuple[int, int] | None, *features: str) -> float:
+    cache = ModelCache(profile)
+    one = parse_layout("dp1")
+    setup = Setup(
+        layout=one,
+        precision="fp32",
+        micro_batch=1,
+        stack="torch-eager",
+        software_date=date,
+        features=frozenset(features),
+    )
+    curves = cache.curves(load_catalogue().accelerators["A100-80GB-SXM"])
+    stack = stack_facts(setup, cache.constants)
+    return optimizer_s(profile, [one], curves, stack, samples=np.array([[1]])).item()
+
+
+def test_a_loop_that_clips_each_tensor_waits_for_the_device_under_old_torch(toy: Profile) -> None:
+    launch_s = ModelCache(toy).constants["launch_s.torch-eager"]
+    turns_s = toy.parameter_tensors * CLIPPED_LAUNCHES * launch_s
+    for date in ((2020, 10), (2021, 9)):
+        alone, clipped = looped_s(toy, date), looped_s(toy, date, "clipped-by-tensor")
+        assert clipped > turns_s > alone, "the device's time adds to the host's"
+    assert looped_s(toy, (2021, 10), "clipped-by-tensor") == pytest.approx(turns_s)
+    assert looped_s(toy, None, "clipped-by-tensor") == pytest.approx(turns_s)
 
 
 def test_state_in_16_bits_moves_half_as_much(small_decoder: Profile) -> None:

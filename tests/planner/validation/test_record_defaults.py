@@ -168,6 +168,7 @@ def test_sixteen_bit_layers_of_their_own_are_not_cast():
     assert stated(precision="bf16-amp").setup.autocast
     assert not stated(stack="megatron").setup.autocast
     assert not stated(date="NGC 20.01").setup.autocast
+    assert stated(date="NGC 20.10", features=["autocast"]).setup.autocast  # Apex's O1.
     assert not stated(precision="fp16-amp", features=["sixteen-bit-layers"]).setup.autocast
     sharded = {"data": 8, "shard": 8, "zero_stage": 3}
     assert not stated(accelerators=8, per_node=8, layout=sharded).setup.autocast
@@ -189,6 +190,8 @@ def test_tpu_hosts_share_one_torus():
 def test_compiled_recipes_step_with_a_fused_optimizer():
     assert "fused-optimizer" in stated(stack="torch-compile", compile=True).setup.features
     assert "fused-optimizer" not in stated(stack="torch-eager").setup.features
+    foreach = stated(stack="torch-compile", compile=True, features=["foreach-optimizer"])
+    assert "fused-optimizer" not in foreach.setup.features
 
 
 def test_torch_before_2_wrote_zeros_into_gradients():
