@@ -23,7 +23,7 @@ from .errors.causes import cause_of
 from .errors.compute_share import ComputeShare, compute_part
 from .errors.day_before import day_before_part
 from .errors.findings import CONVOLUTIONS, WHERE_INTERVALS_FAIL
-from .errors.findings_by_source import CARRIERS, ONCE_A_STEP
+from .errors.findings_by_source import CARRIERS, ONCE_A_STEP, READ_IN_CONFIGURATIONS
 from .errors.levels import levels_of, levels_part
 from .errors.own_steps import OWN_STEPS
 from .errors.trends import bias_by_precision, find_trends, trends_part
@@ -145,6 +145,7 @@ def page(
             bias_by_precision(records, evaluated["source"], groups),
         ),
         ONCE_A_STEP,
+        READ_IN_CONFIGURATIONS,
         OWN_STEPS,
         regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),
         published_best_part(),

@@ -271,17 +271,9 @@ fitted.
 
 Looked at on that day, and left out:
 
-- Mixtures without CUDA graphs are the faster by mistake the more experts a rank holds: with 32 by 2
-  to 5 ms a layer, with 16 by 0 to 3, with 8 and fewer by none. Transformer Engine's grouped layers
-  look up and cast the weights of each expert from Python. Not built: by estimate, in the forward
-  passes that the host waits in it mends 9 runs by 2 to 8 % and spoils 5 by 7 (Qwen3-30B on 16
-  H100s, which are right).
 - Blackwell's dense runs of 2025-07 to 2025-11 are 1 to 14 % too fast, those of 2026 1 to 22 too
   slow. Products of an architecture's first year taken to be slower (13 months in place of 18) do
   not show it: 1.02.
-- BERT of 2020 on A100 and V100 is 15 to 20 % too fast and that of 2022 right; on cards with GDDR it
-  is right in both. Old kernels slower on fast memory alone, as unvectorised ones are, fit at 1.06:
-  DeepLearningExamples' of 2021 are not.
 - MI325X in eager torch is 18 % too fast in BERT: builds for ROCm multiplied with rocBLAS before
   torch 2.6. Its factor would be 1.37, but milabench's are the only such runs.
 
