@@ -77,7 +77,9 @@ def rank(
             # Whoever names several compares them.
             ordered, dear = _with_each(ordered, dear, lambda one: one.one_node.accelerator.name)
         if question.by == "provider":
-            ordered, dear = _with_each(ordered, dear, lambda one: one.choice.offer.provider)
+            # A plan that needs a port first is not what a seller is compared by.
+            ordered, dear = _with_each(ordered, dear, _seller_of, but=stands_apart)
+            ordered, dear = _with_each(ordered, dear, _seller_of)
     own = [one for one in ordered if not stands_apart(one)]
     apart = [one for one in ordered if stands_apart(one)]
     top = question.top or MOST_PLANS
@@ -156,12 +158,27 @@ def _without_the_dear(
     return near, [one for one in ordered if one.usd > limit]
 
 
+def _seller_of(candidate: Candidate) -> str:
+    return candidate.choice.offer.provider
+
+
 def _with_each(
-    near: list[Candidate], dear: list[Candidate], of: Callable[[Candidate], str]
+    near: list[Candidate],
+    dear: list[Candidate],
+    of: Callable[[Candidate], str],
+    *,
+    but: Callable[[Candidate], bool] | None = None,
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return both lists, with those of devices or sellers that the first has not at its end."""
-    known = {of(one) for one in near}
-    returned = [one for one in dear if of(one) not in known]
+    """Return both lists, with those of devices or sellers that the first has not at its end.
+
+    Args:
+        near: the first list.
+        dear: the second.
+        of: names the device or seller.
+        but: whether a candidate is passed over, as if it were not there.
+    """
+    known = {of(one) for one in near if but is None or not but(one)}
+    returned = [one for one in dear if of(one) not in known and (but is None or not but(one))]
     left = {id(one) for one in returned}
     return [*near, *returned], [one for one in dear if id(one) not in left]
 
