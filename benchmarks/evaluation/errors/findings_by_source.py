@@ -159,14 +159,14 @@ above 15 % since. What they and others show:
 """
 
 READ_IN_CONFIGURATIONS = """\
-Configurations, read once more. On 2026-11-29 the records of all sources but vTrain's were compared
-with the configuration files of their sources at the commit or release of the figures, whatever
-their error was; some 400 were corrected (tests/published/README.md), up or down as it came. What
-that changed before anything was fitted: MaxText's 30 runs were of models of other shapes, and
-tpu-recipes' Llama and Gemma recompute nearly everything where a third was counted, so that their
-compute alone took longer than the steps; Megatron-Bridge's worst three cells on H100 had the layout
-of an earlier release. The constants are a whole fit to the corrected records, in rounds; beside
-corrections it has these new parts, each with what was expected of it:
+Configurations, read once more. On 2026-11-29 the records of 25 sources were compared with the
+configuration files of their sources at the commit or release of the figures, whatever their error
+was; some 400 were corrected (tests/published/README.md, which names those that were not read), up
+or down as it came. What that changed before anything was fitted: MaxText's 30 runs were of models
+of other shapes, and tpu-recipes' Llama and Gemma recompute nearly everything where a third was
+counted, so that their compute alone took longer than the steps; Megatron-Bridge's worst three cells
+on H100 had the layout of an earlier release. The constants are a whole fit to the corrected
+records, in rounds; beside corrections it has these new parts, each with what was expected of it:
 
 - What the host takes for each expert. Mixtures of Megatron without CUDA graphs were the faster by
   mistake the more experts a rank holds. Transformer Engine casts, multiplies and hooks expert by
