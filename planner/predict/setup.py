@@ -143,9 +143,9 @@ def recompute_policies(setup: Setup) -> dict[Recompute, float]:
     """Return what a recompute setting does, as shares of the policies that are traced.
 
     Ours keeps every matrix product under "selective". torchtitan's per-op mode computes some of
-    them again, its per-layer mode every second layer; MaxText's policies keep two thirds of
-    the projections. Layers beyond `recompute_share` are not recomputed. Where there are two, the
-    one that keeps more is the first.
+    them again, its per-layer mode every second layer; XLA's policies are taken to keep two
+    thirds of the projections. Layers beyond `recompute_share` are not recomputed. Where there are
+    two, the one that keeps more is the first.
     """
     if setup.recompute_share < 1:
         return {"none": 1 - setup.recompute_share, setup.recompute: setup.recompute_share}
