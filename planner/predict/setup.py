@@ -55,7 +55,7 @@ at this size the network is at its peak rate with either."""
 RECOMPUTE_PER_LAYER, RECOMPUTE_PER_OP = "recompute-per-layer", "recompute-per-op"
 RECOMPUTE_MODES = frozenset({RECOMPUTE_PER_LAYER, RECOMPUTE_PER_OP})
 """Features, as run records name them: torchtitan's two modes of selective recompute."""
-PER_OP_AGAIN = 3 / 8
+PER_OP_SHARE = 3 / 8
 """Share of a block's products that torchtitan's per-op mode computes again: every second call of
 `aten.mm`, in the order of a Llama block those of wk, wo and w3 (parallelize_llama.py,
 `_get_custom_policy`): 37 % of the FLOPs at 8B, 39 % at 13B. It keeps all results of attention,
@@ -152,7 +152,7 @@ def recompute_policies(setup: Setup) -> dict[Recompute, float]:
     if setup.recompute == "selective" and RECOMPUTE_PER_LAYER in setup.features:
         return {"none": 0.5, "full": 0.5}
     if setup.recompute == "selective" and RECOMPUTE_PER_OP in setup.features:
-        return {"selective": 1 - PER_OP_AGAIN, "full": PER_OP_AGAIN}
+        return {"selective": 1 - PER_OP_SHARE, "full": PER_OP_SHARE}
     if setup.recompute == "selective" and setup.stack == "xla":
         return {"selective": 2 / 3, "full": 1 / 3}
     return {setup.recompute: 1.0}

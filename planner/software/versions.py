@@ -24,7 +24,7 @@ NATIVE_AUTOCAST: Date = (2022, 1)
 and stayed so in most training scripts until Apex gave its amp up."""
 
 VECTORISED_KERNELS: Date = (2021, 10)
-"""torch 1.10: norms, dropout and softmax had come to read and write four elements at a time."""
+"""torch 1.10: norms, dropout and softmax had come to read four elements at once (recalled)."""
 
 NATIVE_GELU: Date = (2021, 1)
 """torch.nn.functional.gelu came with torch 1.4 (2020-01); published code took it up by the end of

@@ -161,12 +161,12 @@ above 15 % since. What they and others show:
 READ_IN_CONFIGURATIONS = """\
 Configurations, read once more. On 2026-11-29 the records of 25 sources were compared with the
 configuration files of their sources at the commit or release of the figures, whatever their error
-was; some 400 were corrected (tests/published/README.md, which names those that were not read), up
-or down as it came. What that changed before anything was fitted: MaxText's 30 runs were of models
-of other shapes, and tpu-recipes' Llama and Gemma recompute nearly everything where a third was
-counted, so that their compute alone took longer than the steps; Megatron-Bridge's worst three cells
-on H100 had the layout of an earlier release. The constants are a whole fit to the corrected
-records, in rounds; beside corrections it has these new parts, each with what was expected of it:
+was; about 500 were corrected (tests/published/README.md, which names the sources that were not
+read), up or down as it came. Largest: MaxText's 30 runs were of models of other shapes,
+tpu-recipes' Llama and Gemma recompute nearly everything where a third was counted, and three cells
+of Megatron-Bridge on H100 had the layout of an earlier release. The constants are a whole fit to
+the corrected records, in rounds; beside corrections it has these new parts, each with what was
+expected of it:
 
 - What the host takes for each expert. Mixtures of Megatron without CUDA graphs were the faster by
   mistake the more experts a rank holds. Transformer Engine casts, multiplies and hooks expert by
@@ -179,14 +179,14 @@ records, in rounds; beside corrections it has these new parts, each with what wa
   -33 to 0, DeepSeek-V3 on B200 of 2025 from -15 to 0. They came to three quarters, to +2 and to 0
   and +6; 56 us fitted. Within folds mixtures of Megatron-Bridge's H100 releases went from 11.0 to
   7.9 %, of Megatron-Bridge from 10.7 to 9.1; without their sources from 12.6 to 7.5 and 11.0 to
-  10.0, of which corrected layouts are about half.
+  10.0, corrected layouts included.
 - A loop that clips each tensor. In fp32 NVIDIA's BERT is trained with an optimizer that clips and
   steps tensor by tensor in Python, 18 kernels each; before torch 1.10 `clip_grad_norm_` asked the
   device every time (pytorch/pytorch#60691). No constant: launches of the eager stack. Expected: 40
   ms a step of BERT base and 75 of large where both add up, A100 and V100 of 2020 from a fifth too
   fast to right, little since 1.10. Lambda went from 10.0 to 8.5 % within folds, from 9.4 to 8.0
   without itself, DeepLearningExamples, whose records changed too, from 9.0 to 7.4 and 7.6 to 6.6.
-  The cards of 2021 (A4000, A4500, A5500) are 10 to 20 % too slow by it, as if their host had not
+  The cards of 2021 (A4000, A4500, A5500) are up to 20 % too slow by it, as if their host had not
   waited.
 - XLA on TPUs fuses across reductions, on GPUs not ("Without Transformer Engine Pax" above), and has
   attention of its own there: levels of their own (`fused_memory_step.xla.GPU`, prior 1 as of
