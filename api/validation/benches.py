@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...catalog.errors import GpuplanError
 from ...planner.plan.setup import Setup
+from ...planner.predict.kept.kept_tables import KeptTables
 from ...planner.predict.kept.model_cache import ModelCache
 from ...planner.predict.peak_memory import is_roomy, memory_parts
 from ...planner.validation.folds import Protocol, held_out_accelerators, held_out_constants
@@ -30,8 +31,10 @@ class Benches:
         self,
         profiles: Mapping[str, Profile | GpuplanError],
         curve_choice: CurveChoice = USUAL_CURVES,
+        kept: KeptTables | None = None,
     ) -> None:
         self._profiles = profiles
+        self._kept = kept
         self._curve_choice = curve_choice
         self._benches: dict[tuple[str, str | None], ModelCache] = {}
 
@@ -43,8 +46,15 @@ class Benches:
                 raise profile
             if optimizer not in (None, "none"):
                 profile = with_optimizer(profile, optimizer)
-            self._benches[key, optimizer] = ModelCache(profile, curve_choice=self._curve_choice)
+            self._benches[key, optimizer] = ModelCache(
+                profile, curve_choice=self._curve_choice, kept=self._kept
+            )
         return self._benches[key, optimizer]
+
+    def save(self) -> None:
+        """Keep what was found of every model for the next time."""
+        for bench in self._benches.values():
+            bench.save()
 
 
 def on_bench(case: Case, benches: Benches) -> tuple[ModelCache, Setup]:

@@ -12,6 +12,7 @@ from ...catalog.version import VERSION
 from ...planner.constants import Constants
 from ...planner.hardware.cluster import Site
 from ...planner.plan.setup import Setup
+from ...planner.predict.kept.kept_tables import KeptTables
 from ...planner.predict.kept.model_cache import ModelCache
 from ...planner.predict.step_time import doubts_of, planned_step_s, step_parts
 from ...planner.validation.errors import Observation, Validation, prediction_errors
@@ -19,6 +20,7 @@ from ...planner.validation.folds import Protocol
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.records import RunRecord
 from ...profiles.tracing_process.batch import Profiler, profile_all
+from ..tables_on_disk import TablesOnDisk
 from .benches import Benches, configuration, held_out, on_bench
 from .cases import Case, load_cases
 from .observing import observe
@@ -47,7 +49,13 @@ def validate(
     """
     several = [paths] if isinstance(paths, str | Path) else paths
     files = [Path(one) for one in several]
-    runs = RecordedRuns(files, profiler=profiler, catalogue=catalogue, curve_choice=curve_choice)
+    runs = RecordedRuns(
+        files,
+        profiler=profiler,
+        catalogue=catalogue,
+        curve_choice=curve_choice,
+        kept=TablesOnDisk(),
+    )
     return runs.prediction_errors(hold_out)
 
 
@@ -61,9 +69,10 @@ class RecordedRuns:
         profiler: Profiler = profile_all,
         catalogue: Catalogue | None = None,
         curve_choice: CurveChoice = USUAL_CURVES,
+        kept: KeptTables | None = None,
     ) -> None:
         self._cases, profiles = load_cases(paths, profiler, catalogue or load_catalogue())
-        self._benches = Benches(profiles, curve_choice)
+        self._benches = Benches(profiles, curve_choice, kept)
 
     @property
     def records(self) -> list[RunRecord]:
@@ -72,7 +81,9 @@ class RecordedRuns:
 
     def observations(self, hold_out: Protocol | None = None) -> list[Observation]:
         """Return every run, predicted as `validate` does under this protocol."""
-        return [observe(case, self._benches, hold_out) for case in self._cases]
+        seen = [observe(case, self._benches, hold_out) for case in self._cases]
+        self._benches.save()
+        return seen
 
     def timed(self, ids: Container[str] | None = None) -> list[TimedRun]:
         """Return the runs that state a step time and can be predicted; of these ids, or all."""

@@ -48,8 +48,10 @@ def with_fused_kernels(step: StepTrace, *, casts_again: bool = False) -> StepTra
         and not (casts_again and is_in_8_bits(kernel))
     }
     gone: set[int] = set()
+    made, entering = _by_instance(rows, "instance"), _by_instance(rows, "entered")
     for block in _blocks(step):
-        gone |= _fuse(block, rows, products)
+        own, entered = made.get(block.forward, []), entering.get(block.forward, [])
+        gone |= _fuse(block, rows, products, own, entered)
     return with_storages(step, [row for number, row in enumerate(rows) if number not in gone])
 
 
@@ -74,9 +76,30 @@ def _blocks(step: StepTrace) -> list[_Block]:
     return found
 
 
-def _fuse(block: _Block, rows: list[Storage], products: set[int]) -> set[int]:
-    """Return the numbers of one block's rows that go; what enters it lives as long as they did."""
-    own = [number for number, row in enumerate(rows) if row["instance"] == block.forward]
+def _by_instance(rows: list[Storage], column: str) -> dict[int, list[int]]:
+    """Return the numbers of the rows by one column, so that no block looks at all of them."""
+    found: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        found.setdefault(row[column], []).append(number)
+    return found
+
+
+def _fuse(
+    block: _Block,
+    rows: list[Storage],
+    products: set[int],
+    own: list[int],
+    entering: list[int],
+) -> set[int]:
+    """Return the numbers of one block's rows that go; what enters it lives as long as they did.
+
+    Args:
+        block: one execution.
+        rows: of the step.
+        products: ticks of the kernels whose operands are kept.
+        own: numbers of the rows that it makes.
+        entering: of those that it is given.
+    """
     born: dict[int, list[int]] = {}
     for number in own:
         born.setdefault(rows[number]["birth_tick"], []).append(number)
@@ -96,8 +119,8 @@ def _fuse(block: _Block, rows: list[Storage], products: set[int]) -> set[int]:
     }
     if gone:
         until = max(rows[number]["inside_tick"] for number in gone)
-        for row in rows:
-            enters = row["entered"] == block.forward and row["death_tick"] > block.start_tick
+        for row in map(rows.__getitem__, entering):
+            enters = row["death_tick"] > block.start_tick
             if enters and grows(row) and row["inside_tick"] < until:
                 row["death_tick"] = max(row["death_tick"], until + 1)
                 row["category"] = _ACTIVATIONS

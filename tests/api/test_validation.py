@@ -9,6 +9,7 @@ import pytest
 
 from gpuplan.api.validation import validate
 from gpuplan.catalog.errors import GpuplanError, UserFileError
+from gpuplan.planner.predict.kept import model_cache
 from gpuplan.planner.validation.errors import PredictionError
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
@@ -157,6 +158,23 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_pool_is_replayed_once_for_the_same_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUPLAN_HOME", str(tmp_path / "home"))
+    path = write(tmp_path, RUN | {"id": "a"}, RUN | {"id": "b", "micro_batch": 8})
+    first = validate([path])
+    assert any(row.quantity == "peak_memory_bytes" and row.predicted for row in first.rows)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("replayed again")
+
+    monkeypatch.setattr(model_cache, "replay", never)
+    assert validate([path]) == first
+    with pytest.raises(AssertionError, match="replayed again"):
+        validate([write(tmp_path, RUN | {"id": "c", "micro_batch": 2})])
+
+
 def test_a_file_that_never_ends_or_dies_costs_only_its_own_profile(tmp_path: Path) -> None:
     good = tmp_path / "good.py"
     good.write_text(

@@ -63,11 +63,11 @@ class ModelCache:
         self.constants = Constants.shipped() if constants is None else constants
         self.curve_choice = curve_choice
         self.calibration: Calibration | None = getattr(profile, "calibration", None)
-        self._derived = _Derived(profile)
+        self._derived = _Derived(profile, kept)
         self.values = KeptValues(kept, self._facts)
         """Small results that follow from the Profile and the constants alone."""
-        self._beside: KeptValues | None = None
-        """Those of the cache with a frozen base (`with_frozen`)."""
+        self._beside: ModelCache | None = None
+        """The cache with a frozen base (`with_frozen`)."""
         self._has_frozen_base = False
 
     def with_constants(self, constants: Constants) -> ModelCache:
@@ -86,6 +86,7 @@ class ModelCache:
     def save(self) -> None:
         """Keep the values that were found for the next search of this model."""
         self.values.save()
+        self._derived.replays.save()
         if self._beside is not None:
             self._beside.save()
 
@@ -109,14 +110,16 @@ class ModelCache:
         if "frozen16" not in self.profile.numerics():
             raise self.steps.untraced("frozen16")
         other = copy(self)
-        other._has_frozen_base = True
+        other._has_frozen_base, other._beside = True, None
         other.profile = self.shared(("frozen base",), lambda: with_frozen_base(self.profile))
-        other._derived = self.shared(("what follows from it",), lambda: _Derived(other.profile))
+        other._derived = self.shared(
+            ("what follows from it",), lambda: _Derived(other.profile, other.kept)
+        )
         other.values = self.shared(
             ("kept values of it", id(self.constants)),
             lambda: KeptValues(other.kept, other._facts),
         )
-        self._beside = other.values
+        self._beside = other
         return other
 
     def of(self, profile: Profile) -> ModelCache:
@@ -277,7 +280,7 @@ class ModelCache:
                 pool = replay(trace, micro_batch, **ways)
                 return _least_ratio(trace, micro_batch, pool, ways) if tight else _ratio(pool)
 
-            found = self.values.value(("fragmentation", *key), replayed)
+            found = self._derived.replays.value(key, replayed)
             self._derived.reserved[key] = cast(float, found)
         return self._derived.reserved[key]
 
@@ -292,13 +295,18 @@ class ModelCache:
 class _Derived:
     """What follows from a Profile and its curves on each device; filled while it is asked for."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, kept: KeptTables | None) -> None:
         self.steps = KeptSteps(profile)
+        self.replays = KeptValues(kept, self._facts)
+        """Results of replays, which no constant and no curve changes."""
         self.numerics = frozenset(profile.numerics())
         self.kernels: dict[tuple[object, ...], StepKernels] = {}
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence, int], float] = {}
         self.shared: dict[tuple[object, ...], object] = {}
+
+    def _facts(self) -> dict[str, object]:
+        return {"what": "replays of a model", "profile": self.steps.profile_digest}
 
 
 class _Ways(TypedDict):
