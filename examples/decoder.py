@@ -3,8 +3,9 @@
 The defaults are Llama-3-8B (Meta 2024, `config.json` of the release). The parameters cover the
 models of the published run records: GPT-3, BLOOM and MPT (`ffn_kind="gelu"`), Llama, Qwen-3 and
 PaLM (`swiglu`), Gemma (`geglu`), Nemotron (`relu2`), mixtures of experts with shared experts and
-leading dense layers (Mixtral, Llama-4, DeepSeek-V3), multi-head latent attention (DeepSeek-V3)
-and alternating sliding windows (Gemma-3, gpt-oss).
+leading dense layers (Mixtral, Llama-4, DeepSeek-V3), multi-head latent attention (DeepSeek-V3),
+norms of queries and keys (`qk_norm`: Qwen-3, Gemma-3) and alternating sliding windows (Gemma-3,
+gpt-oss).
 
 - `ffn_kind="gelu"` means LayerNorm, biases and learned positions; every other kind means RMSNorm,
   no biases and rotary positions. `swiglu` and `geglu` have a gate matrix, `gelu` and `relu2` not.
@@ -38,6 +39,7 @@ def build_model(
     attention_window: int | None = None,
     attention_global_every: int | None = None,
     attention_kind: str = "grouped",
+    qk_norm: bool = False,
     q_lora_rank: int = 1536,
     kv_lora_rank: int = 512,
     qk_nope_head_dim: int = 128,
@@ -72,7 +74,8 @@ def build_model(
             return LatentAttention(
                 hidden, heads, q_lora_rank, kv_lora_rank, nope, rope, v_head_dim, core
             )
-        return GroupedAttention(hidden, heads, kv_heads, head_dim, core, bias=ffn_kind == "gelu")
+        bias = ffn_kind == "gelu"
+        return GroupedAttention(hidden, heads, kv_heads, head_dim, core, bias, qk_norm)
 
     def ffn_layer(layer: int) -> nn.Module:
         if experts and layer >= dense_layers and (layer + 1) % moe_every == 0:
@@ -179,18 +182,29 @@ class GroupedAttention(nn.Module):
     """Multi-head attention in which `heads / kv_heads` query heads share keys and values."""
 
     def __init__(
-        self, hidden: int, heads: int, kv_heads: int, head_dim: int, core: nn.Module, bias: bool
+        self,
+        hidden: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        core: nn.Module,
+        bias: bool,
+        qk_norm: bool,
     ):
         super().__init__()
         self.split = (heads, kv_heads, kv_heads)
         self.head_dim = head_dim
         self.qkv = nn.Linear(hidden, sum(self.split) * head_dim, bias=bias)
+        self.query_norm = nn.RMSNorm(head_dim, eps=1e-6) if qk_norm else None
+        self.key_norm = nn.RMSNorm(head_dim, eps=1e-6) if qk_norm else None
         self.core = core
         self.out = nn.Linear(heads * head_dim, hidden, bias=bias)
 
     def forward(self, x: Tensor, rotary: Tensor | None) -> Tensor:
         qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         query, key, value = qkv.split(self.split, dim=1)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
         if rotary is not None:
             query, key = rotate(query, rotary), rotate(key, rotary)
         return self.out(self.core(query, key, value).transpose(1, 2).flatten(2))
