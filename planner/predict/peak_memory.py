@@ -31,7 +31,7 @@ from ..software.deepspeed_engine import (
     received_bytes,
     runs_deepspeed,
 )
-from ..software.frozen_base import dequantised_bytes, quantised_bytes
+from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_8_bits_bytes
 from ..software.kept_memory import keeps_gradients
 from ..software.stack import runs_torch_pipelines
 from ..software.state_bytes import StateScale, state_scale, with_unused
@@ -217,7 +217,9 @@ def _quantised_bytes(cache: ModelCache, setup: Setup) -> float:
 
     Weights are packed whatever their size: what lies unused between activations stays the same.
     """
-    return quantised_bytes(cache.profile) if setup.frozen_precision == "nf4" else 0.0
+    if setup.frozen_precision == "nf4":
+        return quantised_bytes(cache.profile)
+    return saved_in_8_bits_bytes(setup, cache.profile)
 
 
 def pooled_workspace_bytes(device: Accelerator, setup: Setup) -> int:
@@ -266,7 +268,9 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
         received = received_bytes(boundary, in_flight(stage, layout, setup.grad_accum))
         engine = _engine_bytes(cache, setup, units[stage].trainable, received=received)
         held.append(memory.beside(engine + sent))
-    return max(held, key=lambda one: one.peak_bytes.item())
+    fullest = max(held, key=lambda one: one.peak_bytes.item())
+    parameters = fullest.parameters_bytes - _quantised_bytes(cache, setup)
+    return replace(fullest, parameters_bytes=parameters)
 
 
 def sent_of(cache: ModelCache, setup: Setup) -> float:

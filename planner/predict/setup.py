@@ -20,6 +20,7 @@ from ..software.kept_memory import (
     fuses_kernels,
     keeps_gradients,
     loss_of,
+    megatron_blocks,
 )
 from ..software.stack import PADDED_WIDTHS, StackFacts, facts_of, runs_torch_pipelines
 from ..software.versions import (
@@ -30,8 +31,10 @@ from ..software.versions import (
     DISTRIBUTED_OPTIMIZER,
     FLASH_PACKAGE,
     FP8_ATTENTION,
+    FP8_PARAMETERS,
     FP8_ROWWISE,
     FUSED_ACCUMULATION,
+    KEPT_PRODUCTS,
     LARGE_BUCKETS,
     REDUCTIONS_APART,
     SHARDED_BY_TENSOR,
@@ -65,8 +68,8 @@ which is taken to be redone for the same share."""
 def setup_residence(setup: Setup) -> Residence:
     """Return what of the step is not on the device all the time."""
     away = residence_of(setup.offload, setup.features)
-    own = loss_of(setup.stack, setup.features)
     date = setup.software_date
+    own = loss_of(setup.stack, setup.features, date)
     return replace(
         away,
         loss=away.loss if away.loss != "whole" else own,
@@ -84,6 +87,7 @@ def setup_residence(setup: Setup) -> Residence:
             compiled=setup.compile,
             recompute=setup.recompute,
         ),
+        blocks=megatron_blocks(setup.stack, date, setup.features),
     )
 
 
@@ -144,8 +148,8 @@ def recompute_policies(setup: Setup) -> dict[Recompute, float]:
 
     Ours keeps every matrix product under "selective". torchtitan's per-op mode computes some of
     them again, its per-layer mode every second layer; XLA's policies are taken to keep two
-    thirds of the projections. Layers beyond `recompute_share` are not recomputed. Where there are
-    two, the one that keeps more is the first.
+    thirds of the projections unless they are known to keep all. Layers beyond `recompute_share` are
+    not recomputed. Where there are two, the one that keeps more is the first.
     """
     if setup.recompute_share < 1:
         return {"none": 1 - setup.recompute_share, setup.recompute: setup.recompute_share}
@@ -153,7 +157,8 @@ def recompute_policies(setup: Setup) -> dict[Recompute, float]:
         return {"none": 0.5, "full": 0.5}
     if setup.recompute == "selective" and RECOMPUTE_PER_OP in setup.features:
         return {"selective": 1 - PER_OP_SHARE, "full": PER_OP_SHARE}
-    if setup.recompute == "selective" and setup.stack == "xla":
+    is_xla_s_own = setup.stack == "xla" and KEPT_PRODUCTS not in setup.features
+    if setup.recompute == "selective" and is_xla_s_own:
         return {"selective": 2 / 3, "full": 1 / 3}
     return {setup.recompute: 1.0}
 
@@ -169,8 +174,8 @@ def wire_bytes(
     FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
     reduce_dtype=fp32)), in bf16 where `features` say so; DDP reduces gradients in the parameters'
     dtype. Megatron and DeepSpeed keep 16-bit parameters and gradients beside the fp32 master and
-    send those. With one scale a tensor torchao's FSDP gathers in 8 bits (float8 all-gather); scales
-    by row leave it at 16.
+    send those (parameters in 8 bits where `features` say so). With one scale a tensor torchao's
+    FSDP gathers in 8 bits (float8 all-gather); scales by row leave it at 16.
     """
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
         # Before it had one of its own, ZeRO beside Megatron was DeepSpeed's pipeline engine, which
@@ -181,7 +186,7 @@ def wire_bytes(
         return WireBytes(
             gather=2,
             reduce=4 if in_fp32 else 2,
-            refresh=2,
+            refresh=1 if FP8_PARAMETERS in features else 2,
             reduces_apart=of_deepspeed,
             reduces_whole=in_fp32,
             coalesced=date is None or date >= COALESCED_ZERO_3,

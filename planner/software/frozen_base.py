@@ -5,12 +5,14 @@
 | as the precision keeps them | 4 bytes | 4 | 2, until their layer's backward | - |
 | bf16 | 2 | 2 | - | - |
 | nf4 | 0.516 | 2 | 2, while their layer runs | - |
+| in 8 bits (Megatron, fp8-parameters) | 1 | 2 | - | - |
 
-What is trained stays in fp32 under torch.autocast in every row. Sources: Dettmers et al. 2023
-(arXiv:2305.14314, section 3: 4-bit NormalFloat in blocks of 64, double quantisation with blocks of
-256); bitsandbytes 012c660, bitsandbytes/autograd/_functions.py (`MatMul4Bit` keeps the 4-bit weight
-for backward and dequantises it in both passes); peft LoraConfig `autocast_adapter_dtype` (adapters
-in fp32).
+What is trained stays in fp32 under torch.autocast in every row but the last. Sources: Dettmers et
+al. 2023 (arXiv:2305.14314, section 3: 4-bit NormalFloat in blocks of 64, double quantisation with
+blocks of 256); bitsandbytes 012c660, bitsandbytes/autograd/_functions.py (`MatMul4Bit` keeps the
+4-bit weight for backward and dequantises it in both passes); peft LoraConfig
+`autocast_adapter_dtype` (adapters in fp32); mlcommons/training_results_v5.1, llama2_70b_lora
+(`te.fp8_model_init`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from .stack import casts_layers
+from .versions import FP8_PARAMETERS, NVFP4
 
 BLOCK, BLOCK_OF_CONSTANTS = 64, 256
 NF4_BYTES = 0.5 + 1 / BLOCK + 4 / (BLOCK * BLOCK_OF_CONSTANTS)
@@ -50,6 +53,19 @@ def quantised_bytes(profile: Profile) -> float:
     """Return how many bytes fewer parameters take with linear layers in 4 bits, not in 16."""
     linears = profile.frozen_linears
     return 0.0 if linears is None else (SIXTEEN_BIT_BYTES - NF4_BYTES) * linears.parameters
+
+
+def saved_in_8_bits_bytes(setup: Setup, profile: Profile) -> float:
+    """Return how many bytes fewer a rank holds where Megatron keeps frozen layers in 8 bits.
+
+    Transformer Engine quantises them when the model is made, and makes the transposes of its
+    backward pass anew, or needs none (Blackwell). NVFP4's two copies of 4 bits take as much.
+    """
+    linears = profile.frozen_linears
+    if setup.stack != "megatron" or linears is None or not setup.features & {FP8_PARAMETERS, NVFP4}:
+        return 0.0
+    ranks = setup.layout.tensor * setup.layout.pipeline
+    return (SIXTEEN_BIT_BYTES - 1) * linears.parameters / ranks
 
 
 def dequantised_bytes(profile: Profile) -> float:

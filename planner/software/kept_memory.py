@@ -6,9 +6,16 @@ from collections.abc import Collection
 
 from ...catalog.vocabulary import Stack
 from ...profiles.passes.loss import Loss
+from ...profiles.passes.megatron_blocks import AS_WRITTEN, MegatronBlocks
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..plan.setup import Date, Setup
-from .versions import ENGINE_IN_MEGATRON
+from .versions import (
+    ENGINE_IN_MEGATRON,
+    FP8_ACTIVATION,
+    LOSS_OF_ENGINE,
+    MEGATRON_CORE,
+    WEIGHTED_INSIDE_EXPERTS,
+)
 
 KEPT_LOGITS = "kept-logits"
 FREED_LOGITS = "freed-logits"
@@ -22,7 +29,7 @@ them, or because it writes zeros into them (`FREED_GRADIENTS`). A model in 16 bi
 where it is cast on the device, not before it is moved there."""
 
 
-def loss_of(stack: Stack, features: Collection[str] = ()) -> Loss:
+def loss_of(stack: Stack, features: Collection[str] = (), date: Date | None = None) -> Loss:
     """Return how a stack computes cross-entropy where no feature says more.
 
     Compiling a model's blocks, or the whole model, leaves out the loss that a training loop
@@ -31,10 +38,39 @@ def loss_of(stack: Stack, features: Collection[str] = ()) -> Loss:
     Args:
         stack: Megatron has a loss of its own, for split vocabularies.
         features: as run records name them.
+        date: of the software; None is today.
     """
     if stack == "megatron":
-        return "softmax kept"
+        return _loss_of_megatron(date)
     return "one kernel" if FUSED_LOSS in features else "whole"
+
+
+def _loss_of_megatron(date: Date | None) -> Loss:
+    if date is not None and date < MEGATRON_CORE:
+        return "softmax kept"
+    first, behind = LOSS_OF_ENGINE
+    is_engine_s = date is not None and first <= date < behind
+    return "gradient in place" if is_engine_s else "softmax in place"
+
+
+def megatron_blocks(
+    stack: Stack, date: Date | None, features: Collection[str] = ()
+) -> MegatronBlocks:
+    """Return what blocks keep less than written out, where they are Megatron's.
+
+    Args:
+        stack: of the run or plan.
+        date: of the software; None is today.
+        features: as run records name them.
+    """
+    if stack != "megatron":
+        return AS_WRITTEN
+    weights_inside = date is None or date >= WEIGHTED_INSIDE_EXPERTS
+    return MegatronBlocks(
+        copies_values=True,
+        weights_inside_experts=weights_inside,
+        activates_8_bits=FP8_ACTIVATION in features,
+    )
 
 
 def keeps_gradients(setup: Setup) -> bool:

@@ -40,6 +40,16 @@ TRANSFORMER_ENGINE = "transformer-engine"
 """Feature: layers are Transformer Engine's, in C++, with user buffers for tensor parallelism."""
 ENGINE_IN_MEGATRON: Date = (2023, 6)
 """Megatron-LM and NeMo took Transformer Engine's layers (release notes of Megatron-LM 23.05)."""
+MEGATRON_CORE: Date = (2023, 2)
+"""Megatron-LM runs Megatron Core (since 2023-01-31), whose cross-entropy turns the fp32 copy of the
+logits into their softmax in place (core/tensor_parallel/cross_entropy.py, `out=exp_logits`)."""
+LOSS_OF_ENGINE: tuple[Date, Date] = (2025, 4), (2026, 7)
+"""Since when recipes of NeMo and Megatron-Bridge take Transformer Engine's cross-entropy
+(cross_entropy_fusion_impl="te"), and until when that writes the gradient into the logits: since
+2026-07-09 it is a tensor of its own, in fp32 (pytorch/triton/cross_entropy.py)."""
+WEIGHTED_INSIDE_EXPERTS: Date = (2025, 5)
+"""Megatron-LM, merged 2025-04-09 ("Memory efficient token permutation"): the router's weights
+multiply inside the activation function of experts."""
 FUSED_ACCUMULATION: Date = (2022, 5)
 """Megatron-LM's gradient_accumulation_fusion, on by default since: bf16 gradients are added into
 the fp32 sum by the product that makes them."""
@@ -50,6 +60,13 @@ _IN_BF16 = frozenset({BF16_REDUCTION})
 BF16_GRADIENTS: Date = (2024, 1)
 """NeMo 24.01 and later, and Megatron-Bridge: grad_reduce_in_fp32=False in the performance recipes
 (NVIDIA-NeMo/Megatron-Bridge, scripts/performance; NeMo, collections/llm/recipes)."""
+FP8_PARAMETERS = "fp8-parameters"
+"""Feature: Megatron's distributed optimizer gathers updated parameters in the 8 bits that layers
+multiply (fp8_param_gather), where a tensor has one scale: those of blocks follow its direction, so
+that 16 bits are gathered and cast twice (reuse_grad_buf_for_mxfp8_param_ag)."""
+EIGHT_BIT_PARAMETERS: Date = (2024, 4)
+"""NVIDIA's recipes set it since: FP8_PARAMS of MLPerf Training v4.0 (in NeMo 24.04; no such key in
+v3.1), `fp8_param_gather` of Megatron-Bridge (training/mixed_precision.py; not for blockwise)."""
 FUSED_OPTIMIZER = "fused-optimizer"
 """Feature: one kernel steps many parameters (torch's fused=True, apex)."""
 FOREACH_OPTIMIZER = "foreach-optimizer"
@@ -94,6 +111,9 @@ _NARROW_PRODUCTS = {
     # recalled), of which products are four fifths.
     INT8: 0.71,
 }
+FP8_ACTIVATION = "fp8-activation-inputs"
+"""Feature: activation functions keep what they are given in 8 bits (Megatron's
+activation_func_fp8_input_store; FP8_ACT of MLPerf's recipes)."""
 FP8_ATTENTION = "fp8-attention"
 """Feature: attention multiplies in 8 bits too (Transformer Engine's fp8_dot_product_attention)."""
 SIXTEEN_BIT_LAYERS = "sixteen-bit-layers"
@@ -105,13 +125,16 @@ scripts held 16-bit layers (`NATIVE_AUTOCAST`)."""
 BLOCKING_TENSOR = "blocking-tensor-parallel"
 """Feature: nothing runs beside the collectives of the tensor dimension (Megatron's recipes without
 tp_comm_overlap)."""
+KEPT_PRODUCTS = "kept-products"
+"""Feature: an XLA policy of recompute keeps all products of weights: MaxText's `minimal_flash`,
+Pax' `SAVE_DOT_WITH_NO_BATCH_DIM`; NeuronX's of the attention core alone."""
 REDUCTIONS_APART = "reductions-apart"
 """Feature: XLA reads a softmax's or norm's operands once for each of its reductions, as on GPUs
 where neither Triton (`xla_gpu_enable_triton_softmax_fusion`) nor Transformer Engine merges them."""
 SCATTERED_SENDS = "scattered-sends"
 """Feature: each tensor rank sends a part of the activation to the next pipeline stage, whose ranks
 gather the parts."""
-SCATTER_IN_MEGATRON: tuple[Date, Date] = (2021, 2), (2023, 2)
+SCATTER_IN_MEGATRON: tuple[Date, Date] = (2021, 2), MEGATRON_CORE
 """Since when, and until when, Megatron-LM did so unless told otherwise:
 scatter_gather_tensors_in_pipeline became its default on 2021-02-16; pipelines of Megatron Core,
 which took over on 2023-01-31 (commit 39b83c7953), do not read it. With sequence parallelism, of

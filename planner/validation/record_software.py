@@ -18,9 +18,11 @@ from ..software.versions import (
     BF16_REDUCTION,
     BLOCKING,
     CAST_OPERATIONS,
+    EIGHT_BIT_PARAMETERS,
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
     FOREACH_OPTIMIZER,
+    FP8_PARAMETERS,
     FP8_ROWWISE,
     FREED_GRADIENTS,
     FUSED_OPTIMIZER,
@@ -195,6 +197,8 @@ def features_of(
         implied[TRANSFORMER_ENGINE] = why
         if record.precision is not None and (date is None or date >= BF16_GRADIENTS):
             implied[BF16_REDUCTION] = "what NeMo's and Megatron-Bridge's recipes set"
+        if record.precision == "fp8" and (date is None or date >= EIGHT_BIT_PARAMETERS):
+            implied[FP8_PARAMETERS] = "what their fp8 recipes set since 2024-04"
     new = {name: why for name, why in implied.items() if name not in record.features}
     assumed += [f"features={name} ({why})" for name, why in new.items()]
     package = [FLASH_PACKAGE] if record.attention == "flash" else []

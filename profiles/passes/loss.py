@@ -6,8 +6,13 @@ backward pass. Kernels for it hold less:
 
 - "one kernel": logits are read once and again in the backward pass, which writes their gradient
   (flash_attn/ops/triton/cross_entropy.py; what Inductor makes of the written-out form).
-- "softmax kept": the softmax is kept in fp32 and becomes the gradient in place (Megatron-LM
-  core/tensor_parallel/cross_entropy.py).
+- "softmax kept": the softmax is kept in fp32 and becomes the gradient in place (Megatron-LM of
+  2020-22, megatron/mpu/cross_entropy.py).
+- "softmax in place": the fp32 copy of the logits becomes the softmax in place, too (Megatron-LM
+  core/tensor_parallel/cross_entropy.py). Transformer Engine's kernel holds as much since 2026-07:
+  logits, and their gradient in fp32.
+- "gradient in place": the gradient takes the place of the logits as soon as the loss is computed
+  (Transformer Engine of 2025-02 to 2026-06, pytorch/triton/cross_entropy.py).
 
 Losses in chunks, and those fused with the head, are `residence.resident`'s.
 """
@@ -20,7 +25,16 @@ from typing import Literal
 from ..profile import StepTrace
 from .storages import Storage, kernel_ticks, storages_of, with_storages
 
-Loss = Literal["whole", "one kernel", "softmax kept", "chunked", "fused"]
+Loss = Literal[
+    "whole",
+    "one kernel",
+    "softmax kept",
+    "softmax in place",
+    "gradient in place",
+    "chunked",
+    "fused",
+]
+_OF_KERNELS = frozenset({"one kernel", "softmax kept", "softmax in place", "gradient in place"})
 
 
 def with_loss(step: StepTrace, loss: Loss, *, keeps_logits: bool = False) -> StepTrace:
@@ -31,12 +45,12 @@ def with_loss(step: StepTrace, loss: Loss, *, keeps_logits: bool = False) -> Ste
         loss: which kernel takes its place.
         keeps_logits: whether a variable of the training loop holds the logits until the step ends.
     """
-    if loss not in ("one kernel", "softmax kept") and not keeps_logits:
+    if loss not in _OF_KERNELS and not keeps_logits:
         return step
     rows = storages_of(step.memory)
     for found in _losses(step, rows):
-        if loss in ("one kernel", "softmax kept"):
-            found.shorten(keeps_softmax=loss == "softmax kept")
+        if loss in _OF_KERNELS:
+            found.shorten(loss)
         if keeps_logits and loss != "fused":
             found.logits["death_tick"] = step.memory.end_tick - 1
     return with_storages(step, [row for row in rows if row["birth_tick"] < row["death_tick"]])
@@ -57,22 +71,31 @@ class _CrossEntropy:
     of_logits: Storage | None
     """In 16 bits, of 16-bit logits."""
 
-    def shorten(self, *, keeps_softmax: bool) -> None:
+    def shorten(self, loss: Loss) -> None:
         """Let each storage live as long as the kernel needs it."""
         gradient = self.of_logits or self.of_copy
         made = gradient["birth_tick"]
+        softmax = self.log_softmax["birth_tick"]
         _drop(self.of_log_softmax)
         if self.of_logits:
             _drop(self.of_copy)
-        if keeps_softmax:
+        if loss != "softmax kept":
+            _drop(self.copy)
+        if loss in ("softmax kept", "softmax in place"):
+            if loss == "softmax in place":
+                _hold(self.logits, softmax + 1)
             self.log_softmax["death_tick"] = made + 1
             if not self.of_logits:
                 _drop(self.log_softmax)
-                gradient["birth_tick"] = self.log_softmax["birth_tick"]
+                gradient["birth_tick"] = softmax
             return
-        _drop(self.copy)
         _drop(self.log_softmax)
-        self.logits["death_tick"] = max(self.logits["death_tick"], made + 1)
+        # The gradient is another tensor, unless it takes the place of the logits.
+        _hold(self.logits, made + (loss == "one kernel"))
+
+
+def _hold(row: Storage, until: int) -> None:
+    row["death_tick"] = max(row["death_tick"], until)
 
 
 def _drop(row: Storage | None) -> None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from ..profile import CATEGORIES, Affine, StepTrace
 from .fp8_operands import KeptOperands
 from .loss import Loss, with_loss
+from .megatron_blocks import AS_WRITTEN, MegatronBlocks
 from .storages import Storage, grows, storages_of, with_storages
 from .torchscript_gelu import with_scripted_gelu
 
@@ -61,11 +62,13 @@ class Residence:
     before recompute, and so not `resident`'s."""
     operands: KeptOperands = "16 bits"
     """How blocks keep what 8-bit products multiply (`with_kept_operands`); before recompute too."""
+    blocks: MegatronBlocks = AS_WRITTEN
+    """What blocks keep less because they are Megatron's; before recompute too."""
 
     @property
     def at_home(self) -> Residence:
         """What of it comes before recompute, all of it being on the device."""
-        return replace(ON_DEVICE, fuses=self.fuses, operands=self.operands)
+        return replace(ON_DEVICE, fuses=self.fuses, operands=self.operands, blocks=self.blocks)
 
 
 ON_DEVICE = Residence()

@@ -12,6 +12,7 @@ from ....catalog.vocabulary import Precision, Recompute, Stack
 from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS, FSDP_CASTS
 from ....profiles.passes.fp8_operands import with_kept_operands
 from ....profiles.passes.fused_kernels import with_fused_kernels
+from ....profiles.passes.megatron_blocks import with_megatron_blocks
 from ....profiles.passes.recompute import recomputed
 from ....profiles.passes.residence import ON_DEVICE, Residence, resident
 from ....profiles.profile import (
@@ -167,6 +168,7 @@ class KeptSteps:
                 raise self.untraced(numerics) from None
             if residence.fuses:
                 plain = self._fused(numerics, casts_again=residence.operands == "made again")
+            plain = with_megatron_blocks(plain, residence.blocks)
             plain = with_kept_operands(plain, residence.operands)
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return traces[key]

@@ -7,7 +7,13 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.software.frozen_base import NF4_BYTES, backward_dequantisations, why_not_kept
+from gpuplan.planner.software.frozen_base import (
+    NF4_BYTES,
+    backward_dequantisations,
+    saved_in_8_bits_bytes,
+    why_not_kept,
+)
+from gpuplan.profiles.profile import FrozenLinears, Profile
 
 CATALOGUE = load_catalogue()
 
@@ -27,6 +33,32 @@ def test_a_weight_is_dequantised_once_more_where_its_product_is_recomputed() -> 
     assert backward_dequantisations({"selective": 1.0}) == 1.0
     assert backward_dequantisations({"full": 1.0}) == 2.0
     assert backward_dequantisations({"selective": 0.5, "full": 0.5}) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("stack", "features", "saved"),
+    [
+        ("megatron", {"fp8-parameters"}, 7_000 / 4),
+        ("megatron", {"nvfp4"}, 7_000 / 4),
+        ("megatron", set(), 0),
+        ("torch-eager", {"fp8-parameters"}, 0),
+    ],
+)
+def test_megatron_keeps_a_frozen_base_in_8_bits(
+    stack: str, features: set[str], saved: float
+) -> None:
+    """A byte less of each parameter of a frozen layer that a rank of two stages holds."""
+    setup = Setup(
+        layout=parse_layout("dp1.tp2.pp2"),
+        precision="fp8",
+        micro_batch=1,
+        stack=stack,  # pyright: ignore[reportArgumentType]
+        features=frozenset(features),
+    )
+    linears = FrozenLinears(count=7, parameters=7_000, largest=1_000)
+    profile = Profile.model_construct(frozen_linears=linears)
+    assert saved_in_8_bits_bytes(setup, profile) == saved
+    assert saved_in_8_bits_bytes(setup, Profile.model_construct(frozen_linears=None)) == 0
 
 
 @pytest.mark.parametrize("frozen", ["bf16", "nf4"])

@@ -10,7 +10,9 @@ from gpuplan.planner.software.kept_memory import (
     fuses_kernels,
     keeps_gradients,
     loss_of,
+    megatron_blocks,
 )
+from gpuplan.profiles.passes.megatron_blocks import AS_WRITTEN, MegatronBlocks
 
 
 def test_the_loss_follows_the_stack_and_the_features() -> None:
@@ -18,7 +20,30 @@ def test_the_loss_follows_the_stack_and_the_features() -> None:
     # Blocks are compiled, or the model: not the loss that a loop computes of what it returns.
     assert loss_of("torch-compile") == "whole"
     assert loss_of("torch-compile", {"fused-cross-entropy"}) == "one kernel"
-    assert loss_of("megatron") == "softmax kept"
+
+
+@pytest.mark.parametrize(
+    ("date", "loss"),
+    [
+        ((2022, 12), "softmax kept"),
+        ((2023, 2), "softmax in place"),
+        ((2025, 3), "softmax in place"),
+        ((2025, 4), "gradient in place"),
+        ((2026, 6), "gradient in place"),
+        # Transformer Engine's gradient is in fp32 since, and as large as a softmax.
+        ((2026, 7), "softmax in place"),
+        (None, "softmax in place"),
+    ],
+)
+def test_megatrons_loss_follows_its_date(date: tuple[int, int] | None, loss: str) -> None:
+    assert loss_of("megatron", (), date) == loss
+
+
+def test_what_megatrons_blocks_let_go_of() -> None:
+    assert megatron_blocks("torch-eager", None) == AS_WRITTEN
+    assert megatron_blocks("megatron", (2025, 4)) == MegatronBlocks(copies_values=True)
+    both = MegatronBlocks(copies_values=True, weights_inside_experts=True)
+    assert megatron_blocks("megatron", (2025, 5)) == megatron_blocks("megatron", None) == both
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,13 @@ def test_gradients_that_fsdp_reduces_in_bf16_are_half_the_bytes():
     assert (usual.gather, usual.refresh) == (half.gather, half.refresh)
 
 
+def test_megatron_gathers_parameters_in_8_bits_where_the_recipe_says_so():
+    usual = wire_bytes("fp8", "megatron", (2025, 9))
+    narrow = wire_bytes("fp8", "megatron", (2025, 9), frozenset({"fp8-parameters"}))
+    assert (usual.refresh, narrow.refresh) == (2, 1)
+    assert (usual.gather, usual.reduce) == (narrow.gather, narrow.reduce)
+
+
 @pytest.mark.parametrize("device", ["Blackwell", "Blackwell Ultra"])
 def test_megatron_fuses_experts_in_fp8_on_blackwell_since_mid_2026(device):
     assert fuses_experts(device, "megatron", None, "fp8")
@@ -213,6 +220,7 @@ def test_deepspeeds_engine_is_taken_to_send_whole_activations():
         ("torch-eager", {"recompute-per-layer"}, {"none": 0.5, "full": 0.5}),
         ("torch-eager", {"recompute-per-op"}, {"selective": 5 / 8, "full": 3 / 8}),
         ("xla", set(), {"selective": 2 / 3, "full": 1 / 3}),
+        ("xla", {"kept-products"}, {"selective": 1.0}),
     ],
 )
 def test_what_selective_recompute_means(stack, features, expected):

@@ -143,6 +143,23 @@ def test_attention_follows_stack_and_date(stack, date, expected):
     assert "attention" in names(run)
 
 
+@pytest.mark.parametrize(
+    ("precision", "date", "in_8_bits"),
+    [
+        ("fp8", "2024-03", False),
+        ("fp8", "2024-04", True),
+        ("mxfp8", "2025-09", False),
+        ("nvfp4", "2025-09", False),
+        ("bf16-amp", "2025-09", False),
+    ],
+)
+def test_recipes_with_one_scale_a_tensor_gather_8_bits(
+    precision: str, date: str, in_8_bits: bool
+) -> None:
+    run = stated(stack="megatron", precision=precision, date=date)
+    assert ("fp8-parameters" in run.setup.features) == in_8_bits
+
+
 @pytest.mark.parametrize("features", [[], ["transformer-engine"]])
 @pytest.mark.parametrize(("date", "expected"), [("2023-10", "eager"), ("2024-06", "fused")])
 def test_xla_has_fused_attention_on_gpus_since_it_calls_cudnn(date, expected, features):

@@ -69,6 +69,8 @@ FP32 = step_of(
         ("whole", True, 70),
         ("one kernel", False, 20),  # Logits and their gradient, in 16 bits.
         ("softmax kept", False, 40),  # Logits in fp32 and their softmax.
+        ("softmax in place", False, 30),  # Logits in 16 bits and their softmax in fp32.
+        ("gradient in place", False, 10),  # Logits, and then their gradient.
     ],
 )
 def test_sixteen_bit_logits(loss: Loss, keeps_logits: bool, peak_mib: int) -> None:
@@ -83,6 +85,8 @@ def test_sixteen_bit_logits(loss: Loss, keeps_logits: bool, peak_mib: int) -> No
         ("whole", True, 80),
         ("one kernel", False, 40),
         ("softmax kept", False, 40),
+        ("softmax in place", False, 40),
+        ("gradient in place", False, 20),
     ],
 )
 def test_fp32_logits(loss: Loss, keeps_logits: bool, peak_mib: int) -> None:
