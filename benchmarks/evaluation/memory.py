@@ -12,6 +12,19 @@ from gpuplan.profiles.records import RunRecord
 from .tables import percent, row_of, signed
 
 WHAT_IS_LEFT = """\
+On 2026-11-29 Megatron's blocks were read for what they keep (`profiles/passes/megatron_blocks.py`,
+`profiles/passes/loss.py`): attention keeps values of its own, not the whole of what one layer gives
+for queries, keys and values; experts are weighted before their last product since 2025-04;
+cross-entropy makes its softmax in place since 2023, Transformer Engine's the gradient from 2025-04
+to 2026-06; a frozen base in fp8 takes a byte a parameter. Expected: Qwen3-30B in fp8 on a B200 from
+206 to 155 GiB by a count by hand, 235B on H100 from 88 to 70, 405B on GB200 from 192 to 181 of 183.
+They come to 178, 74 and 181; 14 runs of Megatron that ran were said not to fit, 2 are, and of LoRA
+2 and now none, though all state now that they recompute nothing. No source measured such a run's
+memory: that they ran is all that is known. Of the 15 that are left eight are BERT on cards of 8 to
+40 GB (Lambda), 1 to 15 % too large: the same program in a container of 2020-01 is right to 2 %, so
+that one of 2020-10 holds less. gpt-oss-120B of NeMo-Automodel (102 GiB for 79) weights inside
+experts and fuses their activation, which torch's stack does not say.
+
 Causes of the largest errors, found in the sources; where none is proven it says so.
 
 - milabench, BERT: in fp32 a constant is missing, 0.41 GiB on an L40S at any batch from 8 to 72, 0.3
