@@ -88,6 +88,15 @@ class Accelerator(CatalogueRow):
         return capability is None or float(capability) >= OLDEST_FOR_TRITON
 
     @property
+    def multiplies_fp16_in_fp32(self) -> bool:
+        """Whether products of 16-bit operands run at the rate of fp32, for want of faster units.
+
+        cuBLAS takes operands in fp16 with CUBLAS_COMPUTE_32F on every device.
+        """
+        peaks = self.peak_flops
+        return self.vendor == "NVIDIA" and "fp16" not in peaks and "fp32" in peaks
+
+    @property
     def needs_xla(self) -> bool:
         """Whether a plain torch file must be ported to XLA to run on this device."""
         return port_of(self.name) == "XLA"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...catalog.types import Accelerator
+from typing import cast
+
+from ...catalog.types import Accelerator, Dtype
 from ...catalog.units import GIB
 from ...catalog.vocabulary import PRECISIONS, Precision
 from ...profiles.curves.device_curves import DeviceCurves
@@ -15,13 +17,22 @@ that state both."""
 
 def supported_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
     """Return the precisions that a device has fast arithmetic for."""
-    return tuple(p for p in PRECISIONS if peak_flops(accelerator, p) is not None)
+    return tuple(p for p in PRECISIONS if _dtype(p) in accelerator.peak_flops)
 
 
 def peak_flops(accelerator: Accelerator, precision: Precision) -> float | None:
-    """Return the dense peak, FLOP/s, of the dtype a precision computes in; None without units."""
-    dtype = precision.removesuffix("-amp")
-    return accelerator.peak_flops.get(dtype)  # pyright: ignore[reportArgumentType]
+    """Return the dense peak, FLOP/s, of the dtype a precision computes in; None without units.
+
+    fp16 without units of its own computes in fp32 (`Accelerator.multiplies_fp16_in_fp32`).
+    """
+    dtype = _dtype(precision)
+    if dtype == "fp16" and accelerator.multiplies_fp16_in_fp32:
+        dtype = "fp32"
+    return accelerator.peak_flops.get(dtype)
+
+
+def _dtype(precision: Precision) -> Dtype:
+    return cast(Dtype, precision.removesuffix("-amp"))
 
 
 def capacity_bytes(accelerator: Accelerator) -> float:

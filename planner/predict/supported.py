@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...catalog.vocabulary import PRECISIONS
 from ..hardware.cluster import Site
-from ..hardware.device import peak_flops, supported_precisions
+from ..hardware.device import peak_flops
 from ..plan.errors import UnsupportedError
 from ..plan.setup import Setup
 from ..software.frozen_base import why_not_kept
@@ -17,10 +18,11 @@ def refuse_unsupported(site: Site, setup: Setup) -> None:
             f" x {site.per_node} are {site.accelerators}.",
             fix="make the degrees multiply to the number of accelerators.",
         )
-    if peak_flops(site.accelerator, setup.precision) is None:
+    known = [one for one in PRECISIONS if peak_flops(site.accelerator, one) is not None]
+    if setup.precision not in known:
         raise UnsupportedError(
             f"{site.accelerator.name} has no {setup.precision} units.",
-            fix=f"give --precision one of {', '.join(supported_precisions(site.accelerator))}.",
+            fix=f"give --precision one of {', '.join(known)}.",
         )
     _refuse_offload(setup)
     reason = why_not_kept(setup, site.accelerator)

@@ -106,6 +106,8 @@ class CurveSource:
         # https://github.com/google/jax/issues/1856
         if plain == "fp32" and "fp32" not in peaks and self.device.needs_xla:
             return "bf16"
+        if plain == "fp16" and self.device.multiplies_fp16_in_fp32:
+            return "fp32"
         return plain
 
     def _origin(self, kind: CurveKind, dtype: str) -> Origin:

@@ -288,3 +288,12 @@ def test_heads_between_two_kernels_take_as_long_as_the_wider_one():
     assert seconds(40) == seconds(64) > seconds(32)
     assert seconds(200) == seconds(256)
     assert seconds(300) > seconds(256)
+
+
+@pytest.mark.parametrize("name", ["P4", "GTX-1080-Ti"])
+def test_16_bit_operands_are_multiplied_in_fp32_without_units_of_their_own(name):
+    device = curves(name)
+    assert "fp16" not in device.device.peak_flops
+    assert device.gemm_s(512, 512, 512, dtype="fp16") == device.gemm_s(512, 512, 512, dtype="fp32")
+    with pytest.raises(UsageError, match="does not multiply matrices in bf16"):
+        device.gemm_s(512, 512, 512, dtype="bf16")
