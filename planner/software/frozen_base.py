@@ -1,4 +1,4 @@
-"""Frozen parameters in a storage of their own: a base in 16 bits, or in 4 (QLoRA).
+"""Frozen parameters in a storage of their own: a base in 16 bits, in 8, or in 4 (QLoRA).
 
 | frozen parameters | linear layers | the others | copies to compute | gradients, optimizer |
 |---|---|---|---|---|
@@ -64,7 +64,8 @@ def saved_in_8_bits_bytes(setup: Setup, profile: Profile) -> float:
     linears = profile.frozen_linears
     if setup.stack != "megatron" or linears is None or not setup.features & {FP8_PARAMETERS, NVFP4}:
         return 0.0
-    ranks = setup.layout.tensor * setup.layout.pipeline
+    layout = setup.layout
+    ranks = layout.tensor * layout.pipeline * (layout.shard if layout.zero_stage == 3 else 1)
     return (SIXTEEN_BIT_BYTES - 1) * linears.parameters / ranks
 
 

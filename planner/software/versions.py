@@ -15,7 +15,8 @@ from ..plan.layout import Layout
 from ..plan.setup import Date, ReduceDtype
 
 FLASH_PACKAGE = "flash-attention-package"
-"""Feature: attention is the flash-attn package's, which a record calls "flash", torch's "fused"."""
+"""Feature: attention is the flash-attn package's, which a record calls "flash", or cuDNN's through
+Transformer Engine under torch, instead of torch's own, which it calls "fused"."""
 FLASH_2_PACKAGE = "flash-attention-2"
 """Feature: attention is that of the flash-attn package before its third generation, whatever the
 date: recipes that turn cuDNN's off (NVTE_FUSED_ATTN=0) in a container that has no other."""
@@ -48,8 +49,8 @@ LOSS_OF_ENGINE: tuple[Date, Date] = (2025, 4), (2026, 7)
 (cross_entropy_fusion_impl="te"), and until when that writes the gradient into the logits: since
 2026-07-09 it is a tensor of its own, in fp32 (pytorch/triton/cross_entropy.py)."""
 WEIGHTED_INSIDE_EXPERTS: Date = (2025, 5)
-"""Megatron-LM, merged 2025-04-09 ("Memory efficient token permutation"): the router's weights
-multiply inside the activation function of experts."""
+"""Megatron-LM, merged 2025-04-09 ("Memory efficient token permutation") and counted from the month
+after: the router's weights multiply inside the activation function of experts."""
 FUSED_ACCUMULATION: Date = (2022, 5)
 """Megatron-LM's gradient_accumulation_fusion, on by default since: bf16 gradients are added into
 the fp32 sum by the product that makes them."""
@@ -127,7 +128,7 @@ BLOCKING_TENSOR = "blocking-tensor-parallel"
 tp_comm_overlap)."""
 KEPT_PRODUCTS = "kept-products"
 """Feature: an XLA policy of recompute keeps all products of weights: MaxText's `minimal_flash`,
-Pax' `SAVE_DOT_WITH_NO_BATCH_DIM`; NeuronX's of the attention core alone."""
+Pax' `SAVE_DOT_WITH_NO_BATCH_DIM`; NeuronX recomputes the attention core alone."""
 REDUCTIONS_APART = "reductions-apart"
 """Feature: XLA reads a softmax's or norm's operands once for each of its reductions, as on GPUs
 where neither Triton (`xla_gpu_enable_triton_softmax_fusion`) nor Transformer Engine merges them."""

@@ -197,8 +197,9 @@ def features_of(
         implied[TRANSFORMER_ENGINE] = why
         if record.precision is not None and (date is None or date >= BF16_GRADIENTS):
             implied[BF16_REDUCTION] = "what NeMo's and Megatron-Bridge's recipes set"
-        if record.precision == "fp8" and (date is None or date >= EIGHT_BIT_PARAMETERS):
-            implied[FP8_PARAMETERS] = "what their fp8 recipes set since 2024-04"
+        in_8_bits = record.precision == "fp8" and accelerator.vendor == "NVIDIA"
+        if in_8_bits and (date is None or date >= EIGHT_BIT_PARAMETERS):
+            implied[FP8_PARAMETERS] = "what NVIDIA's fp8 recipes set since 2024-04"
     new = {name: why for name, why in implied.items() if name not in record.features}
     assumed += [f"features={name} ({why})" for name, why in new.items()]
     package = [FLASH_PACKAGE] if record.attention == "flash" else []

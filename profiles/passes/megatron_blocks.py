@@ -1,9 +1,10 @@
-"""What Megatron's blocks keep less than the step that is written out in torch.
+"""What Megatron's blocks do not keep of the step that is written out in torch.
 
 - Attention keeps values of their own. A slice of what one layer gave for queries, keys and values
   holds all of it; Transformer Engine copies values that do not lie as rotated queries and keys do
   (pytorch/attention/dot_product_attention/utils.py, `get_qkv_layout`), and Megatron those of latent
-  attention (core/transformer/multi_latent_attention.py). So does flash attention before it.
+  attention (core/transformer/multi_latent_attention.py). Megatron's calls of flash attention before
+  that copied all three.
 - What experts give is weighted by the router before their last product, inside the activation
   function (core/fusions/fused_bias_swiglu.py, `weighted_bias_swiglu_impl`): nothing needs the
   result of that product any more.
@@ -19,12 +20,14 @@ from ..profile import CATEGORIES, KERNEL_KINDS, Kernel, Segment, StepTrace
 from .storages import GROWTH, Storage, grows, kernel_ticks, storages_of, with_storages
 
 _ACTIVATIONS = CATEGORIES.index("activations")
+_LARGE = ("gemm", "attention", "norm")
+"""Kinds of kernels that read the results of layers, but for activation functions."""
 _ATTENTION, _PRODUCT = KERNEL_KINDS.index("attention"), KERNEL_KINDS.index("gemm")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MegatronBlocks:
-    """Which of it a software does."""
+    """Which of these a version of the software does."""
 
     copies_values: bool = False
     weights_inside_experts: bool = False
@@ -33,6 +36,7 @@ class MegatronBlocks:
 
 
 AS_WRITTEN = MegatronBlocks()
+QUERIES_AND_KEYS = 2
 
 
 def with_megatron_blocks(step: StepTrace, blocks: MegatronBlocks) -> StepTrace:
@@ -88,11 +92,12 @@ def _copy_values(held: list[Storage], segment: Segment) -> None:
     results = [row for row in held if row["producer"] == _ATTENTION]
     if len(cores) != 1 or not results:
         return
-    result = max(results, key=_size)
+    result, dims = max(results, key=_size), cores[0].dims
     taken = [row for row in held if row["inside_tick"] == result["inside_tick"]]
-    if not any(row["producer"] not in (_ATTENTION, _PRODUCT) for row in taken):
+    apart = [row for row in taken if row["producer"] not in (_ATTENTION, _PRODUCT)]
+    # Where keys are a slice as well, or of another length, the product is kept as it is.
+    if len(apart) < QUERIES_AND_KEYS or dims["seq_q"] != dims["seq_kv"]:
         return
-    dims = cores[0].dims
     values = _size(result) * dims["kv_heads"].base / dims["heads"].base
     for row in taken:
         if row["producer"] == _PRODUCT and _size(row) > values:
@@ -106,21 +111,23 @@ def _let_go_of_results(
     """Keep what the last product of experts gave no longer than the forward pass."""
     last = max((tick for tick, kernel in own.items() if _is_of_experts(kernel)), default=None)
     for row in _used_by_small_kernels(held, kernels):
-        if row["birth_tick"] == last:
+        if row["birth_tick"] == last and row["outside_tick"] < 0:
             row["death_tick"] = end
 
 
 def _used_by_small_kernels(held: list[Storage], kernels: dict[int, Kernel]) -> Iterator[Storage]:
-    """Yield results of products that no product and no attention of the backward pass reads."""
+    """Yield results of products that neither products, attention nor norms read backward."""
     for row in held:
         used = kernels.get(row["inside_tick"])
-        is_read = used is not None and used.kind in ("gemm", "attention")
-        if row["producer"] == _PRODUCT and not is_read:
+        if row["producer"] == _PRODUCT and used is not None and used.kind not in _LARGE:
             yield row
 
 
 def _is_of_experts(kernel: Kernel) -> bool:
-    """Return whether a kernel multiplies groups of tokens by the weights of their experts."""
+    """Return whether a kernel multiplies groups of tokens by the weights of their experts.
+
+    That holds of a step that is not divided over ranks, where there are several groups.
+    """
     batch = kernel.dims.get("batch")
     return kernel.kind == "gemm" and kernel.linear and batch is not None and batch.base > 1
 

@@ -282,7 +282,9 @@ class _Memory:
         others = (old["entered"] >= 0) | (old["outside_tick"] > inside)
         lives = np.minimum(np.maximum(1, death - rerun.start_tick), rerun.ticks)
         used = self.shift.death(np.where(others, inside + 1, death))
-        return np.where(inside >= 0, used, rerun.new_start + lives)
+        # A pass may let go of what the backward pass would have used: it lives in the rerun then.
+        again = rerun.new_start + lives
+        return np.where(inside >= 0, np.maximum(used, again), again)
 
     def _stored_death(self, second_death: Array) -> Array:
         """Return the death of rows that selective recompute keeps from the first run on."""

@@ -157,7 +157,6 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
     assert answer.verdicts.missed_out_of_memory == 1
 
 
-@pytest.mark.slow
 def test_a_pool_is_replayed_once_for_the_same_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +174,7 @@ def test_a_pool_is_replayed_once_for_the_same_runs(
         validate([write(tmp_path, RUN | {"id": "c", "micro_batch": 2})])
 
 
+@pytest.mark.slow
 def test_a_file_that_never_ends_or_dies_costs_only_its_own_profile(tmp_path: Path) -> None:
     good = tmp_path / "good.py"
     good.write_text(

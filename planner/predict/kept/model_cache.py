@@ -43,6 +43,9 @@ TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12, 1.17, 1.23, 1.3, 1.4)
 """Pool sizes over the allocated peak that are tried when memory is short."""
 
 
+_FROZEN = ("what follows from a frozen base",)
+
+
 class ModelCache:
     """What predictions of one Profile share; everything it returns is immutable.
 
@@ -86,9 +89,12 @@ class ModelCache:
     def save(self) -> None:
         """Keep the values that were found for the next search of this model."""
         self.values.save()
-        self._derived.replays.save()
         if self._beside is not None:
-            self._beside.save()
+            self._beside.values.save()
+        # Copies with other constants share what is derived, that of a frozen base too.
+        frozen = cast(_Derived | None, self._derived.shared.get(_FROZEN))
+        for derived in filter(None, (self._derived, frozen)):
+            derived.replays.save()
 
     def _facts(self) -> dict[str, object]:
         return {
@@ -110,11 +116,9 @@ class ModelCache:
         if "frozen16" not in self.profile.numerics():
             raise self.steps.untraced("frozen16")
         other = copy(self)
-        other._has_frozen_base, other._beside = True, None
+        other._has_frozen_base = True
         other.profile = self.shared(("frozen base",), lambda: with_frozen_base(self.profile))
-        other._derived = self.shared(
-            ("what follows from it",), lambda: _Derived(other.profile, other.kept)
-        )
+        other._derived = self.shared(_FROZEN, lambda: _Derived(other.profile, other.kept))
         other.values = self.shared(
             ("kept values of it", id(self.constants)),
             lambda: KeptValues(other.kept, other._facts),

@@ -158,6 +158,8 @@ def test_recipes_with_one_scale_a_tensor_gather_8_bits(
 ) -> None:
     run = stated(stack="megatron", precision=precision, date=date)
     assert ("fp8-parameters" in run.setup.features) == in_8_bits
+    of_amd = stated("MI300X", stack="megatron", precision=precision, date=date)
+    assert "fp8-parameters" not in of_amd.setup.features
 
 
 @pytest.mark.parametrize("features", [[], ["transformer-engine"]])

@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
+from gpuplan.catalog.vocabulary import Recompute
+from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.fused_kernels import with_fused_kernels
 from gpuplan.profiles.passes.megatron_blocks import (
     AS_WRITTEN,
     MegatronBlocks,
     with_megatron_blocks,
 )
+from gpuplan.profiles.passes.recompute import recomputed
 from gpuplan.profiles.passes.storages import storages_of
-from gpuplan.profiles.profile import KERNEL_KINDS, StepTrace
+from gpuplan.profiles.profile import KERNEL_KINDS, Profile, StepTrace
 from gpuplan.profiles.trace.trace import trace_workload
 
 TOKENS, HIDDEN, FFN, HEADS, KV_HEADS = 64, 256, 512, 4, 2
@@ -36,21 +39,32 @@ def kept(step: StepTrace, kind: str) -> list[float]:
     return sorted(size for size in sizes if size > 0.1)
 
 
+PARAMS = {
+    "layers": 3,
+    "hidden": HIDDEN,
+    "heads": HEADS,
+    "kv_heads": KV_HEADS,
+    "ffn": FFN,
+    "ffn_kind": "swiglu",
+    "vocab": 512,
+    "seq_len": TOKENS,
+}
+
+
+@pytest.fixture
+def mixture(example_workload: Callable[..., Any]) -> Callable[[], tuple[StepTrace, Profile]]:
+    def make() -> tuple[StepTrace, Profile]:
+        workload = example_workload("decoder", **PARAMS, experts=8, active_experts=3)
+        profile = trace_workload(workload, numerics=["pure16"])
+        return with_fused_kernels(profile.step("pure16")), profile
+
+    return make
+
+
 @pytest.fixture
 def decoder(example_workload: Callable[..., Any]) -> Callable[..., StepTrace]:
     def make(**others: object) -> StepTrace:
-        params = {
-            "layers": 3,
-            "hidden": HIDDEN,
-            "heads": HEADS,
-            "kv_heads": KV_HEADS,
-            "ffn": FFN,
-            "ffn_kind": "swiglu",
-            "vocab": 512,
-            "seq_len": TOKENS,
-            **others,
-        }
-        workload = example_workload("decoder", **params)
+        workload = example_workload("decoder", **{**PARAMS, **others})
         return with_fused_kernels(trace_workload(workload, numerics=["pure16"]).step("pure16"))
 
     return make
@@ -118,6 +132,24 @@ def test_what_is_activated_may_wait_in_8_bits(decoder: Callable[..., StepTrace])
     narrow = with_megatron_blocks(step, MegatronBlocks(activates_8_bits=True))
     assert kept(step, "gemm") == [FFN / HIDDEN, FFN / HIDDEN, 3.0]
     assert kept(narrow, "gemm") == [FFN / HIDDEN / 2, FFN / HIDDEN / 2, 3.0]
+
+
+def test_norms_read_the_joint_layer_in_16_bits(decoder: Callable[..., StepTrace]) -> None:
+    step = decoder(kv_heads=HEADS, qk_norm=True)
+    narrow = with_megatron_blocks(step, MegatronBlocks(activates_8_bits=True))
+    assert kept(narrow, "gemm") == [FFN / HIDDEN / 2, FFN / HIDDEN / 2, 3.0]
+
+
+@pytest.mark.parametrize("recompute", ["full", "selective"])
+def test_what_is_let_go_of_lives_where_blocks_run_again(
+    mixture: Callable[[], tuple[StepTrace, Profile]], recompute: Recompute
+) -> None:
+    step, profile = mixture()
+    again = recomputed(with_megatron_blocks(step, BOTH), profile, recompute)
+    rows = storages_of(again.memory)
+    assert all(row["birth_tick"] < row["death_tick"] for row in rows)
+    peak = replay(again, 1).peak_allocated_bytes
+    assert peak <= replay(recomputed(step, profile, recompute), 1).peak_allocated_bytes
 
 
 def test_as_written_changes_nothing(decoder: Callable[..., StepTrace]) -> None:
