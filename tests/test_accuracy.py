@@ -66,8 +66,10 @@ ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
 FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 15, 1
 """Runs of 2,500 that ran and were predicted not to: eight are BERT on cards of 8 to 40 GB in a
-container of 2020-10 (Lambda), two mixtures of Megatron, one CodeLlama-13B on Gaudi2, whose program
-writes the scores of 48 samples out; that ran out and were predicted to fit."""
+container of 2020-10 (Lambda), two mixtures of Megatron and one under torch whose experts are fused
+(gpt-oss), one CodeLlama-13B on Gaudi2, whose program writes the scores of 48 samples out, one each
+of GPT-3 on Gaudi2, of ZeRO-3 of 2021 and of BERT on an L40S; that ran out and were predicted to
+fit."""
 WHOLE_DEVICE_P95 = 0.4  # 15 %; one device shows twice what others do for one ResNet-50
 REGRETS_NOT_YET = {"vtrain-single": 0.034}  # 3 %
 WORST_REGRETS_NOT_YET = {"vtrain-single": 0.29}  # 20 %
@@ -345,17 +347,11 @@ def test_memory_that_we_measured_ourselves_is_predicted(
     assert fmean(inside) >= 0.8
 
 
-def test_nearly_all_records_that_can_be_read_are_predicted(evaluated: Evaluated) -> None:
+def test_every_record_is_predicted_in_its_own_precision(evaluated: Evaluated) -> None:
     predicted, decodable = page.share_predicted(evaluated.seen[None])
-    assert decodable >= 2000
-    assert predicted / decodable >= 0.98
-
-
-def test_rows_that_are_skipped_say_why(evaluated: Evaluated) -> None:
-    skipped = [seen.skipped for seen in evaluated.seen[None] if seen.predicted_step_time_s is None]
-    assert skipped
-    assert all(skipped)
-    assert not [reason for reason in skipped if "Traceback" in (reason or "")]
+    assert predicted == decodable == len(evaluated.records) >= 2500
+    skipped = [seen.skipped for seen in evaluated.seen[None] if seen.measured_step_time_s]
+    assert [reason for reason in skipped if reason] == []
 
 
 def test_what_is_held_out_changes_predictions(evaluated: Evaluated) -> None:

@@ -13,17 +13,19 @@ from .tables import percent, row_of, signed
 
 WHAT_IS_LEFT = """\
 On 2026-11-29 Megatron's blocks were read for what they keep (`profiles/passes/megatron_blocks.py`,
-`profiles/passes/loss.py`): attention keeps values of its own, not the whole of what one layer gives
-for queries, keys and values; experts are weighted before their last product since 2025-04;
-cross-entropy makes its softmax in place since 2023, Transformer Engine's the gradient from 2025-04
-to 2026-06; a frozen base in fp8 takes a byte a parameter. Expected: Qwen3-30B in fp8 on a B200 from
-206 to 155 GiB by a count by hand, 235B on H100 from 88 to 70, 405B on GB200 from 192 to 181 of 183.
-They come to 178, 74 and 181; 14 runs of Megatron that ran were said not to fit, 2 are, and of LoRA
-2 and now none, though all state now that they recompute nothing. No source measured such a run's
-memory: that they ran is all that is known. Of the 15 that are left eight are BERT on cards of 8 to
-40 GB (Lambda), 1 to 15 % too large: the same program in a container of 2020-01 is right to 2 %, so
-that one of 2020-10 holds less. gpt-oss-120B of NeMo-Automodel (102 GiB for 79) weights inside
-experts and fuses their activation, which torch's stack does not say.
+`profiles/passes/loss.py`): of the joint layer's result attention keeps the values alone; experts
+are weighted before their last product (merged 2025-04-09, counted from 2025-05); cross-entropy
+makes its softmax in place since 2023, Transformer Engine's the gradient from 2025-04 to 2026-06; a
+frozen base in fp8 takes a byte a parameter. Expected by a count by hand: Qwen3-30B in fp8 on a B200
+from 206 to 155 GiB, 235B on H100 from 88 to 70, 405B on GB200 from 192 to 181 of 183. They come to
+178, 74 and 181: by hand the norms of queries and keys were left out, which the records have since,
+and what the allocator's pool holds beside tensors. 14 runs of Megatron that ran were said not to
+fit, and 2 are now; 2 of LoRA were, and none is, though all state now that they recompute nothing.
+No source measured such a run's memory: that they ran is all that is known. Of the 15 that are left
+eight are BERT on cards of 8 to 40 GB in a container of 2020-10 (Lambda), 1 to 15 % too large; the
+runs below whose memory Lambda measured are of 2020-01, and those of BERT base right to 2 %.
+gpt-oss-120B of NeMo-Automodel (102 GiB for 79) weights inside experts and fuses their activation,
+which torch's stack does not say.
 
 Causes of the largest errors, found in the sources; where none is proven it says so.
 
@@ -63,7 +65,7 @@ Causes of the largest errors, found in the sources; where none is proven it says
 - lambda: BERT-large in fp16 holds 0.9 to 1.6 GiB more than is predicted. Its program runs Apex O2,
   which holds a master copy in fp32 beside the 16-bit weights (2 bytes a parameter more than is
   counted, 0.6 GiB), and gradients of both kinds when it steps.
-- sailor: precision, attention and recompute are not stated.
+- sailor: precision is not stated.
 - qwen-finetune: with LoRA 2.6 MB a token where 0.7 are predicted: its own model file casts the
   logits of 152k entries to fp32, shifts and copies them, which the example does not.
 - stas: ZeRO-3 with short sequences holds 5 GiB more than is predicted; what DeepSpeed keeps of
