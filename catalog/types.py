@@ -20,6 +20,9 @@ USER_PRICE_BASES = ("user", "owned")
 """`Offer.price_basis` of an offer the user wrote: a price they stated, or hardware they bought."""
 
 
+BEFORE_TENSOR_CORES = ("Kepler", "Maxwell", "Pascal")
+"""NVIDIA's architectures that multiply fp16 in fp32 units, but for the P100, whose own are twice as
+fast (NVIDIA, Pascal GP100 whitepaper)."""
 OLDEST_COMPUTE_CAPABILITY = 5.0
 OLDEST_FOR_TRITON = 7.0
 """Below it torch.compile raises GPUTooOldForTriton (torch/_inductor/scheduler.py, create_backend;
@@ -91,10 +94,11 @@ class Accelerator(CatalogueRow):
     def multiplies_fp16_in_fp32(self) -> bool:
         """Whether products of 16-bit operands run at the rate of fp32, for want of faster units.
 
-        cuBLAS takes operands in fp16 with CUBLAS_COMPUTE_32F on every device.
+        cuBLAS takes operands in fp16 with CUBLAS_COMPUTE_32F on every device. Of a later device, or
+        one that a user describes without its fp16 peak, that peak is unknown.
         """
         peaks = self.peak_flops
-        return self.vendor == "NVIDIA" and "fp16" not in peaks and "fp32" in peaks
+        return self.arch in BEFORE_TENSOR_CORES and "fp16" not in peaks and "fp32" in peaks
 
     @property
     def needs_xla(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from gpuplan.api.validation import validate
 from gpuplan.catalog.errors import GpuplanError, UserFileError
-from gpuplan.planner.predict.kept import model_cache
+from gpuplan.planner.predict.kept import reserved_ratio
 from gpuplan.planner.validation.errors import PredictionError
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
@@ -168,7 +168,7 @@ def test_a_pool_is_replayed_once_for_the_same_runs(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("replayed again")
 
-    monkeypatch.setattr(model_cache, "replay", never)
+    monkeypatch.setattr(reserved_ratio, "replay", never)
     assert validate([path]) == first
     with pytest.raises(AssertionError, match="replayed again"):
         validate([write(tmp_path, RUN | {"id": "c", "micro_batch": 2})])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from copy import copy
-from typing import TypedDict, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
 from ....catalog.types import Accelerator
 from ....catalog.vocabulary import FrozenPrecision, Precision, Recompute
-from ....profiles.analysis.caching_allocator import PoolExhaustedError
-from ....profiles.analysis.replay import MemoryReplay, replay
 from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ....profiles.curves.device_curves import DeviceCurves, curves_for
 from ....profiles.passes.residence import ON_DEVICE, Residence
@@ -21,7 +18,6 @@ from ....profiles.profile import (
     KernelKind,
     Numerics,
     Profile,
-    StepTrace,
 )
 from ...constants import Constants
 from ...hardware.cluster import Site
@@ -35,14 +31,10 @@ from ..measured.residuals import Calibration
 from .kept_steps import KeptSteps, running_numerics
 from .kept_tables import KeptTables
 from .kept_values import KeptValues
+from .reserved_ratio import ReplayWays, reserved_ratio
 
 Array = np.ndarray
 Made = TypeVar("Made")
-
-TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12, 1.17, 1.23, 1.3, 1.4)
-"""Pool sizes over the allocated peak that are tried when memory is short."""
-
-
 _FROZEN = ("what follows from a frozen base",)
 
 
@@ -276,13 +268,12 @@ class ModelCache:
 
             def replayed() -> float:
                 trace = self.steps.trace_in(numerics, recompute, residence=residence)
-                ways: _Ways = {
+                ways: ReplayWays = {
                     "keeps_gradients": residence.keeps_gradients,
                     "built_in_fp32": residence.built_in_fp32,
                     "workspace_bytes": workspace_bytes,
                 }
-                pool = replay(trace, micro_batch, **ways)
-                return _least_ratio(trace, micro_batch, pool, ways) if tight else _ratio(pool)
+                return reserved_ratio(trace, micro_batch, ways, tight=tight)
 
             found = self._derived.replays.value(key, replayed)
             self._derived.reserved[key] = cast(float, found)
@@ -311,43 +302,3 @@ class _Derived:
 
     def _facts(self) -> dict[str, object]:
         return {"what": "replays of a model", "profile": self.steps.profile_digest}
-
-
-class _Ways(TypedDict):
-    """How a step is replayed."""
-
-    keeps_gradients: bool
-    built_in_fp32: bool
-    workspace_bytes: int
-
-
-def _ratio(pool: MemoryReplay) -> float:
-    """Return reserved ÷ allocated bytes of a replay, without its workspaces."""
-    held = pool.workspace_bytes
-    return (pool.peak_reserved_bytes - held) / max(1, pool.peak_allocated_bytes - held)
-
-
-def _least_ratio(trace: StepTrace, micro_batch: int, pool: MemoryReplay, ways: _Ways) -> float:
-    """Return the smallest of some pools, relative to the allocated peak, that the step runs in.
-
-    Found by bisection: what runs in a pool is taken to run in any larger one.
-
-    Args:
-        trace: the step.
-        micro_batch: samples.
-        pool: its replay with memory enough.
-        ways: how it was replayed.
-    """
-    usual, held = _ratio(pool), pool.workspace_bytes
-    allocated = max(1, pool.peak_allocated_bytes - held)
-    tried = [ratio for ratio in TIGHT_RATIOS if ratio < usual]
-
-    def runs(ratio: float) -> bool:
-        try:
-            replay(trace, micro_batch, limit_bytes=ratio * allocated + held, **ways)
-        except PoolExhaustedError:
-            return False
-        return True
-
-    found = bisect_left(tried, True, key=runs)
-    return tried[found] if found < len(tried) else usual

@@ -29,6 +29,12 @@ def test_fp16_without_units_is_predicted_at_the_rate_of_fp32_and_not_proposed() 
     assert supported_precisions(device) == ("fp32",)
 
 
+def test_an_fp16_peak_that_a_user_left_out_is_unknown() -> None:
+    device = CATALOGUE.accelerators["H100-80GB-SXM"]
+    peaks = {name: peak for name, peak in device.peak_flops.items() if name != "fp16"}
+    assert peak_flops(device.model_copy(update={"peak_flops": peaks}), "fp16-amp") is None
+
+
 def test_bf16_without_units_is_refused_with_what_is_allowed() -> None:
     with pytest.raises(UnsupportedError, match="P4 has no bf16-amp units") as error:
         refuse("P4", "bf16-amp")

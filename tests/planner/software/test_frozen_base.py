@@ -1,5 +1,6 @@
 """The bytes of a base in 4 bits, and where frozen parameters have a storage of their own."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,8 @@ def test_megatron_keeps_a_frozen_base_in_8_bits(
     linears = FrozenLinears(count=7, parameters=7_000, largest=1_000)
     profile = Profile.model_construct(frozen_linears=linears)
     assert saved_in_8_bits_bytes(setup, profile) == saved
+    sharded = replace(setup, layout=parse_layout("fsdp2.tp2.pp2"))
+    assert saved_in_8_bits_bytes(sharded, profile) == saved / 2
     assert saved_in_8_bits_bytes(setup, Profile.model_construct(frozen_linears=None)) == 0
 
 
