@@ -16,9 +16,9 @@ import click
 import pytest
 
 import gpuplan
+from gpuplan.catalog.paths import cache_dir
 from gpuplan.cli.help_page import contexts, help_page
 from gpuplan.cli.main import run as cli
-from gpuplan.profiles.tracing_process import cache
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(page.relative_to(ROOT) for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -72,15 +72,15 @@ def page_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page_folder(page_root: Path) -> Iterator[Path]:
-    """Yield the folder of a reader who has run nothing yet, but for the profiles of other pages."""
-    folder, kept = page_root / "work", page_root / "profiles"
+    """Yield the folder of a reader who has run nothing yet, with what other pages computed."""
+    folder, kept = page_root / "work", page_root / "cache"
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copytree(ROOT / "docs", folder / "docs")
     if kept.exists():
-        shutil.copytree(kept, cache.folder())
+        shutil.copytree(kept, cache_dir())
     yield folder
-    if cache.folder().exists():
-        shutil.copytree(cache.folder(), kept, dirs_exist_ok=True)
+    if cache_dir().exists():
+        shutil.copytree(cache_dir(), kept, dirs_exist_ok=True)
     shutil.rmtree(folder)
 
 

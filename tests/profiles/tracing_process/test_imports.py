@@ -48,6 +48,7 @@ LINES = {
     "a module of a module": "import torch._dynamo.variables.builder",
     "an attribute": "import torch; torch._dynamo.allow_in_graph",
 }
+REPEATED = "a module of it"
 
 
 def file_of(folder: Path, *, in_build: str = "", in_forward: str = "") -> Path:
@@ -57,7 +58,13 @@ def file_of(folder: Path, *, in_build: str = "", in_forward: str = "") -> Path:
     return file
 
 
-@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, id=name, marks=pytest.mark.repeats if name == REPEATED else ())
+        for name, line in LINES.items()
+    ],
+)
 def test_a_library_that_imports_the_compiler_may_be_imported_in_build_model(
     tmp_path: Path, line: str
 ) -> None:

@@ -64,7 +64,9 @@ def trainer_losses(every: str, numbered: bool, folder: Path) -> tuple[list[float
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("every", "numbered"), [("epoch", True), ("step", False)])
+@pytest.mark.parametrize(
+    ("every", "numbered"), [pytest.param("epoch", True, marks=pytest.mark.repeats), ("step", False)]
+)
 def test_its_losses_are_those_of_its_own_trainer(
     tmp_path: Path, every: str, numbered: bool
 ) -> None:

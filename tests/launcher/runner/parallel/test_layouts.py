@@ -107,7 +107,7 @@ def tied_alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], l
     [
         pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
         pytest.param({"tensor": 2, "sequence_parallel": True}, marks=pytest.mark.repeats),
-        {"tensor": 2, "data": 2, "shard": 2, **FSDP},
+        pytest.param({"tensor": 2, "data": 2, "shard": 2, **FSDP}, marks=pytest.mark.repeats),
         {"tensor": 2, "pipeline": 2},
     ],
     ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),

@@ -35,7 +35,9 @@ def rates(outcome: SearchOutcome, max_oom: float) -> dict[tuple[str, int], float
     return {(plan.offer.instance_type, plan.nodes): plan.samples_per_s for plan in kept}
 
 
-@pytest.mark.parametrize("batch", [2048, 3072, 6144])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(2048, marks=[pytest.mark.slow, pytest.mark.repeats]), 3072, 6144]
+)
 def test_more_risk_makes_no_plan_slower(small_decoder: Profile, batch: int) -> None:
     """`--max-oom-risk 0.5` halved the micro-batch and kept the recompute policy of the larger."""
     catalogue = load_catalogue()
