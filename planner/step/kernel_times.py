@@ -32,9 +32,6 @@ STREAM_KIND: dict[KernelKind, StreamKind] = {
     "other": "pointwise",
 }
 """The curve that each memory-bound kind is read from."""
-_TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
-"""Multiprocessors and clock where they are not known: those of an A100, and between its 1.4 and
-Ada's 2.5 GHz."""
 
 _RESNEXT_GROUPS, _RESNEXT_WIDTH = 32, 32
 _LARGEST_DEPTHWISE = 7 * 7
@@ -119,7 +116,7 @@ class KernelTable:
             copy_step: time of a copy in a step relative to one alone.
         """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
-        per_s = constants["transposed_per_clock"] * _clocks_per_s(curves)
+        per_s = constants["transposed_per_clock"] * curves.clocks_per_s
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind != "convolution":
                 continue
@@ -146,7 +143,7 @@ class KernelTable:
                 groups.
         """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
-        per_s = constants["transposed_per_clock.general"] * _clocks_per_s(curves)
+        per_s = constants["transposed_per_clock.general"] * curves.clocks_per_s
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind != "convolution":
                 continue
@@ -329,12 +326,6 @@ class KernelTable:
         rows = batch * dims["steps"][0]
         projection_s = curves.gemm_s(rows, 4 * hidden, width, dtype=dtype)
         return one_step_s * steps + projection_s * rest_flops / (8 * rows * hidden * width)
-
-
-def _clocks_per_s(curves: DeviceCurves) -> float:
-    """Return the clocks of all multiprocessors of a device in a second."""
-    device = curves.device
-    return (device.compute_units or _TYPICAL_UNITS) * (device.boost_hz or _TYPICAL_HZ)
 
 
 def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:

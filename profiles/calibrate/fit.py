@@ -295,29 +295,23 @@ def _convolutions(
         if len(forward) < _FEWEST_POINTS - 1:
             continue
         rate = 2 * _LARGE**3 / float(curves.gemm_s(_LARGE, _LARGE, _LARGE, dtype=dtype))
-        vector = accelerator.peak_flops.get("fp32", rate)
 
-        def log_errors(rows: list[Measured], share: float, rate: float, vector: float) -> Array:
+        def log_errors(rows: list[Measured], share: float, rate: float) -> Array:
             machine = curves.machine(cast(str, rows[0].point.dtype))
             predicted = [
-                tensor_core_conv_s(
-                    _convolution(r.point),
-                    machine,
-                    gemm_flops_per_s=share * rate,
-                    vector_flops_per_s=vector,
-                )
+                tensor_core_conv_s(_convolution(r.point), machine, gemm_flops_per_s=share * rate)
                 for r in rows
             ]
             return np.log(np.array(predicted, dtype=float) / [r.time_s for r in rows])
 
         shares = np.geomspace(0.02, 1.5, 120)
-        off = [np.mean(np.abs(log_errors(forward, s, rate, vector))) for s in shares]
+        off = [np.mean(np.abs(log_errors(forward, s, rate))) for s in shares]
         share = float(shares[int(np.argmin(off))])
         backward = _of(results, "convolution_backward", dtype)
-        residuals = log_errors(forward, share, rate, vector)
+        residuals = log_errors(forward, share, rate)
         slowdown = 1.0
         if backward:
-            behind = log_errors(backward, share, rate, vector)
+            behind = log_errors(backward, share, rate)
             slowdown = float(np.exp(-np.median(behind)))
             residuals = np.concatenate([residuals, behind + np.log(slowdown)])
         found[dtype] = {

@@ -2,6 +2,11 @@
 
     t = padded FLOPs / (share · rate of a large product) + bytes / (share · bandwidth)
 
+A depthwise one uses no tensor cores, in any dtype, and its threads load and store element by
+element:
+
+    t = FLOPs / (share · peak without tensor cores) + elements / (rate of a multiprocessor)
+
 Checked against a traced ResNet-50 and VGG-13 (docs/curves.md).
 """
 
@@ -21,9 +26,11 @@ _CHANNELS = 8.0
 """Input channels are padded to a multiple of this."""
 _MEMORY_SHARE = 0.85
 _DIRECT_COMPUTE_SHARE = 0.35
-_DIRECT_MEMORY_SHARE = 0.3
-"""Depthwise kernels use no tensor cores: what is left of the steps of 30 published image models of
-3x3 to 7x7 kernels, in both memory orders, when all other kernels are taken as predicted."""
+_DIRECT_PER_CLOCK = 1.0
+"""Elements that a multiprocessor reads or writes in a clock. Both are what is left of the steps of
+30 published image models of 3x3 to 7x7 kernels on an RTX-3090, in both memory orders, when all
+other kernels are taken as predicted. There it is 0.3 of the bandwidth in 16 bits: memory does not
+bind these kernels, so devices with more of it are not faster by that."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,11 @@ class Convolution:
     groups: Array
     flops: Array
     size_bytes: Array
+
+    @property
+    def is_depthwise(self) -> Array:
+        """Whether every channel is convolved by itself."""
+        return (self.groups > 1) & (self.in_channels == self.groups)
 
     @property
     def rows(self) -> Array:
@@ -65,26 +77,44 @@ def tensor_core_conv_s(
     machine: Machine,
     *,
     gemm_flops_per_s: Array | float,
-    vector_flops_per_s: float,
 ) -> Array:
-    """Return the seconds of a convolution.
+    """Return the seconds of a convolution that is not depthwise.
 
     Args:
         conv: The call.
         machine: The device, for bytes.
         gemm_flops_per_s: What convolutions of many channels reach.
-        vector_flops_per_s: Peak without tensor cores, for depthwise kernels.
     """
     tile = np.where(conv.groups > 1, _GROUPED_TILE, _TILE)
     channels = conv.in_channels / conv.groups
     padding = _padding(conv.columns, tile) * _padding(channels, _CHANNELS)
     bandwidth = machine.bandwidth_bytes_per_s
-    dense = conv.flops * padding / gemm_flops_per_s + conv.size_bytes / (_MEMORY_SHARE * bandwidth)
-    direct = conv.flops / (_DIRECT_COMPUTE_SHARE * vector_flops_per_s) + conv.size_bytes / (
-        _DIRECT_MEMORY_SHARE * bandwidth
+    return conv.flops * padding / gemm_flops_per_s + conv.size_bytes / (_MEMORY_SHARE * bandwidth)
+
+
+def depthwise_conv_s(
+    conv: Convolution,
+    machine: Machine,
+    *,
+    vector_flops_per_s: float,
+    clocks_per_s: float,
+    element_bytes: int,
+) -> Array:
+    """Return the seconds of a depthwise convolution.
+
+    Args:
+        conv: The call.
+        machine: The device, for bytes.
+        vector_flops_per_s: Peak without tensor cores.
+        clocks_per_s: Clocks of all multiprocessors in a second.
+        element_bytes: Of its tensors.
+    """
+    elements_per_s = np.minimum(
+        _DIRECT_PER_CLOCK * clocks_per_s,
+        _MEMORY_SHARE * machine.bandwidth_bytes_per_s / element_bytes,
     )
-    depthwise = (conv.groups > 1) & (conv.in_channels == conv.groups)
-    return np.where(depthwise, direct, dense)
+    arithmetic_s = conv.flops / (_DIRECT_COMPUTE_SHARE * vector_flops_per_s)
+    return arithmetic_s + conv.size_bytes / element_bytes / elements_per_s
 
 
 def tiled_conv_s(conv: Convolution, tiles: TileModel, machine: Machine) -> Array:

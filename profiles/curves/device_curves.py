@@ -25,7 +25,7 @@ from .attention import (
 )
 from .choice import USUAL_CURVES, CurveChoice
 from .collectives import collective_table_s
-from .convolution import Convolution, tensor_core_conv_s, tiled_conv_s
+from .convolution import Convolution, depthwise_conv_s, tensor_core_conv_s, tiled_conv_s
 from .files import Array, AttentionGrid, shared_table
 from .gemm import GemmShapes, grid_gemm_s, tile_gemm_s
 from .odd_widths import OddWidths, odd_product_s
@@ -44,6 +44,9 @@ FEW_CHANNELS = 4
 """Images have three: 4-byte kernels for them use no tensor cores (traced stems of two CNNs)."""
 _VECTOR_SHARE = 16
 """Matrix units over vector units, where no fp32 peak is known."""
+_TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
+"""Multiprocessors and clock where they are not known: those of an A100, and between its 1.4 and
+Ada's 2.5 GHz."""
 
 
 @dataclass(frozen=True)
@@ -110,26 +113,52 @@ class DeviceCurves(CurveSource):
             *_arrays(batch, in_channels, out_channels, kernel_elements, out_pixels, groups),
             *_arrays(flops, bytes),
         )
-        origin = self._origin("conv", native)
-        machine = self.machine(native, origin.level)
-        slowdown = self._fp32_backward_slowdown if phase == "backward" else 1.0
-        if native == "fp32":
-            return tiled_conv_s(conv, self._tiles(origin, "conv"), machine) * slowdown
-        facts = self._convolutions(origin, native)
-        vector_flops = self.device.peak_flops.get("fp32", machine.peak_flops / _VECTOR_SHARE)
-        time = tensor_core_conv_s(
+        dense = self._dense_conv_s(conv, native, backward=phase == "backward")
+        if not np.any(conv.is_depthwise):
+            return dense
+        machine = self.machine(native, self._origin("conv", native).level)
+        depthwise = depthwise_conv_s(
             conv,
             machine,
-            gemm_flops_per_s=facts.share_of_gemm * self._large_gemm_rates[native],
-            vector_flops_per_s=vector_flops,
+            vector_flops_per_s=self.device.peak_flops.get(
+                "fp32", machine.peak_flops / _VECTOR_SHARE
+            ),
+            clocks_per_s=self.clocks_per_s,
+            element_bytes=2 if native in ("fp16", "bf16") else 4,
         )
-        time = time * (facts.backward_slowdown if phase == "backward" else 1.0)
+        if phase == "backward":
+            depthwise = depthwise * self._conv_backward_slowdown(native)
+        return np.where(conv.is_depthwise, depthwise, dense)
+
+    def _dense_conv_s(self, conv: Convolution, native: Dtype, *, backward: bool) -> Array:
+        """Return the seconds of convolutions of several channels each."""
+        slowdown = self._conv_backward_slowdown(native) if backward else 1.0
+        origin = self._origin("conv", native)
+        machine = self.machine(native, origin.level)
+        if native == "fp32":
+            return tiled_conv_s(conv, self._tiles(origin, "conv"), machine) * slowdown
+        share = self._convolutions(origin, native).share_of_gemm
+        rate = share * self._large_gemm_rates[native]
+        time = tensor_core_conv_s(conv, machine, gemm_flops_per_s=rate) * slowdown
         few = conv.in_channels / conv.groups < FEW_CHANNELS
         if native != "tf32" or not np.any(few):
             return time
-        plain = self._origin("conv", "fp32")
-        tiles, vector = self._tiles(plain, "conv"), self.machine("fp32", plain.level)
-        return np.where(few, tiled_conv_s(conv, tiles, vector) * slowdown, time)
+        return np.where(few, self._dense_conv_s(conv, "fp32", backward=backward), time)
+
+    def _conv_backward_slowdown(self, native: Dtype) -> float:
+        """Return the time of a convolution's gradients, per FLOP, over that of its forward."""
+        if native != "fp32":
+            return self._convolutions(self._origin("conv", native), native).backward_slowdown
+        if self.device.vendor != "NVIDIA":
+            return 1.0
+        facts = shared_table("_relations")["fp32_convolution"]
+        return facts["backward_slowdown"].get(self.device.arch, facts["elsewhere"])
+
+    @property
+    def clocks_per_s(self) -> float:
+        """Return the clocks of all multiprocessors in a second."""
+        device = self.device
+        return (device.compute_units or _TYPICAL_UNITS) * (device.boost_hz or _TYPICAL_HZ)
 
     def attention_s(
         self,
@@ -263,14 +292,6 @@ class DeviceCurves(CurveSource):
             dtype: 2 * _LARGE**3 / float(self.gemm_s(_LARGE, _LARGE, _LARGE, dtype=dtype))
             for dtype in supported
         }
-
-    @property
-    def _fp32_backward_slowdown(self) -> float:
-        """Return the time of a convolution's gradients, per FLOP, over that of its forward."""
-        if self.device.vendor != "NVIDIA":
-            return 1.0
-        facts = shared_table("_relations")["fp32_convolution"]
-        return facts["backward_slowdown"].get(self.device.arch, facts["elsewhere"])
 
     @cached_property
     def _floor_s(self) -> float:
