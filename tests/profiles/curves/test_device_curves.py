@@ -170,6 +170,21 @@ def test_gradients_of_fp32_convolutions_take_more_than_twice_the_forward(name, o
     assert least - 0.1 < seconds(2, "backward") / seconds(1, "forward") < most + 0.1
 
 
+def test_few_output_channels_waste_less_than_a_whole_tile():
+    def per_flop(channels: int, elements: int = 9) -> float:
+        pixels, batch = 56 * 56, 64
+        flops = 2 * batch * pixels * channels * 256 * elements
+        sizes = (batch, 256, channels, elements, pixels, 1)
+        time = curves("A100-80GB-SXM").conv_s(*sizes, flops=flops, bytes=1.0, dtype="fp16")
+        return float(time) / flops
+
+    wide, narrow, narrower = per_flop(128), per_flop(64), per_flop(32)
+    assert narrow / wide == pytest.approx(1.5)  # 64 channels a tile: 192 values loaded, not 256.
+    assert narrower / wide == pytest.approx(2.5)  # 32: 160 values, for a quarter of the products.
+    assert per_flop(32, 27) / wide == pytest.approx(4.0)  # Of volumes nobody measured smaller ones.
+    assert per_flop(96) / wide == pytest.approx(4 / 3)  # The largest tile, a quarter of it padding.
+
+
 def depthwise_s(name: str, dtype: str, kernel: int = 9) -> float:
     pixels, channels, batch = 56 * 56, 144, 64
     elements = 2 * batch * channels * pixels
