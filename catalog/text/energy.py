@@ -11,10 +11,10 @@ KG_PER_TONNE = 1000.0
 
 
 def format_interval(low: float, likely: float, high: float, unit: str) -> str:
-    """Return "1,200–1,600 kWh, likely 1,400", rounded as the interval supports.
+    """Return "1,250–1,600 kWh, likely 1,400", rounded as the interval supports.
 
     >>> format_interval(1234.0, 1400.0, 1612.0, "kWh")
-    '1,200–1,600 kWh, likely 1,400'
+    '1,250–1,600 kWh, likely 1,400'
     """
     ends = round_money_interval(low, likely, high)
     first, middle, last = (_plain(amount) for amount in ends)

@@ -8,25 +8,25 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 MILLION = 10**6
 DASH = "–"  # noqa: RUF001
+CELLS = 4
+"""Into how many parts an interval of dollars is cut, at least."""
 
 
 def round_money_interval(
     low_usd: float, likely_usd: float, high_usd: float
 ) -> tuple[Decimal, Decimal, Decimal]:
-    """Return the three amounts in dollars, rounded to the power of ten that the interval supports.
+    """Return the three amounts in dollars, rounded to the grid that the interval supports.
 
-    The step is the largest power of ten that still cuts the interval in two or more; the order
-    low ≤ likely ≤ high survives, because every amount is rounded to the same grid.
+    The grid is the largest power of ten, or half of one, that still cuts the interval in four or
+    more; the order low ≤ likely ≤ high survives, because every amount is rounded to the same grid.
 
     >>> [int(usd) for usd in round_money_interval(3087, 3480, 3961)]
     [3100, 3500, 4000]
+    >>> [int(usd) for usd in round_money_interval(61.6, 74.1, 88.2)]
+    [60, 75, 90]
     """
-    exponent = _known_exponent(high_usd - low_usd, likely_usd)
-    return (
-        _rounded(low_usd, exponent),
-        _rounded(likely_usd, exponent),
-        _rounded(high_usd, exponent),
-    )
+    grid = _known_grid(high_usd - low_usd, likely_usd)
+    return (_rounded(low_usd, grid), _rounded(likely_usd, grid), _rounded(high_usd, grid))
 
 
 def format_money_interval(
@@ -57,7 +57,7 @@ def format_money_range(
 def _in_words(low_usd: float, likely_usd: float, high_usd: float) -> tuple[Sequence[str], str]:
     """Return the three rounded amounts without a sign, and "M" where they are of millions."""
     amounts = round_money_interval(low_usd, likely_usd, high_usd)
-    if amounts[0] < MILLION:
+    if amounts[1] < MILLION:
         return _same_digits(amounts), ""
     return [f"{usd:f}" for usd in _shortest([usd / MILLION for usd in amounts])], "M"
 
@@ -69,7 +69,7 @@ def format_money(usd: float | Decimal | None) -> str:
     amount = Decimal(str(usd))
     if not amount:
         return "$0"
-    return f"${_digits(_rounded(float(amount), min(0, amount.adjusted() - 2)))}"
+    return f"${_digits(_rounded(float(amount), _power(min(0, amount.adjusted() - 2))))}"
 
 
 def format_price(usd_per_hour: float | Decimal | None) -> str:
@@ -79,15 +79,21 @@ def format_price(usd_per_hour: float | Decimal | None) -> str:
     return f"${usd_per_hour:,.2f}" if usd_per_hour >= 1 else f"${usd_per_hour:.3f}"
 
 
-def _known_exponent(width_usd: float, likely_usd: float) -> int:
+def _known_grid(width_usd: float, likely_usd: float) -> Decimal:
     if width_usd > 0:
-        return math.floor(math.log10(width_usd / 2))
+        power = _power(math.floor(math.log10(width_usd / CELLS)))
+        return 5 * power if width_usd / CELLS >= 5 * power else power
     # An exact amount is shown to the cent, or to three digits below a dollar.
-    return -2 if abs(likely_usd) >= 1 or not likely_usd else math.floor(math.log10(likely_usd)) - 2
+    if abs(likely_usd) >= 1 or not likely_usd:
+        return _power(-2)
+    return _power(math.floor(math.log10(likely_usd)) - 2)
 
 
-def _rounded(usd: float, exponent: int) -> Decimal:
-    grid = Decimal(1).scaleb(exponent)
+def _power(exponent: int) -> Decimal:
+    return Decimal(1).scaleb(exponent)
+
+
+def _rounded(usd: float, grid: Decimal) -> Decimal:
     return (Decimal(str(usd)) / grid).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * grid
 
 

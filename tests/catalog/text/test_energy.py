@@ -8,7 +8,7 @@ from gpuplan.catalog.text.energy import format_co2e_interval, format_interval, f
 @pytest.mark.parametrize(
     ("ends", "text"),
     [
-        ((1234.0, 1400.0, 1612.0), "1,200–1,600 kWh, likely 1,400"),
+        ((1234.0, 1400.0, 1612.0), "1,250–1,600 kWh, likely 1,400"),
         ((21.8, 29.9, 41.8), "22–42 kWh, likely 30"),
         ((0.0123, 0.0151, 0.0192), "0.012–0.019 kWh, likely 0.015"),
         ((10.0, 10.0, 10.0), "10.00 kWh"),

@@ -80,7 +80,7 @@ def test_short_cells_say_the_same_numbers() -> None:
     assert short_devices(plan) == "8×A100-40GB"  # noqa: RUF001
     assert short_time(plan) == plan.hours_text.replace("days", "d")
     assert short_cost(plan) == plan.cost_text
-    assert short_spot(plan) == "$1,500"
+    assert short_spot(plan) == "$1,550"
     for usd, text in ((423_000, "$420k"), (1_300_000, "$1.3M")):
         job = plan.whole_job and plan.whole_job.model_copy(update={"spot_usd": Decimal(usd)})
         assert short_spot(plan.model_copy(update={"whole_job": job})) == text
