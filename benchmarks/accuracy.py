@@ -17,6 +17,8 @@ from pathlib import Path
 
 from evaluation.errors.compute_share import compute_shares
 from evaluation.errors.trends import draw_trends, find_trends
+from evaluation.errors.unread import UNSEEN, readings
+from evaluation.first_reading import first_readings
 from evaluation.groups import split_groups
 from evaluation.layouts.regret import find_sweeps, on_other_networks
 from evaluation.page import PLOTS, page
@@ -28,7 +30,7 @@ from evaluation.speed import kept_speed, measure_speed
 from evaluation.traces import KeptTraces
 from evaluation.truths import known_truths
 
-from gpuplan.api.validation import RecordedRuns
+from gpuplan.api.validation import RecordedRuns, timed_runs
 from gpuplan.planner.validation.errors import Observation
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 
@@ -56,6 +58,9 @@ def main() -> None:
     speed = measure_speed(options.runs) if options.speed else kept_speed()
     sweeps = find_sweeps(runs.records, evaluated["configuration"])
     on_networks = on_other_networks(runs, sweeps, "configuration")
+    with first_readings() as paths:
+        first = readings(timed_runs(paths, profiler=traces.profiles))
+    unseen = RecordedRuns([UNSEEN], profiler=traces.profiles).observations()
     text = page(
         evaluated,
         runs.records,
@@ -64,6 +69,8 @@ def main() -> None:
         on_networks,
         programmes(traces.profiles),
         compute_shares(runs.timed(), evaluated[None]),
+        first,
+        unseen,
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

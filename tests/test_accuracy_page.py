@@ -27,6 +27,7 @@ published_records = importlib.import_module("evaluation.published_records")
 scatter = importlib.import_module("evaluation.scatter")
 trends = importlib.import_module("evaluation.errors.trends")
 truths = importlib.import_module("evaluation.truths")
+unread = importlib.import_module("evaluation.errors.unread")
 
 
 def record(name: str, source: str, **params: int) -> RunRecord:
@@ -252,3 +253,17 @@ def test_steps_without_the_time_to_compute_are_counted() -> None:
     said = compute_share.compute_part([share(id="one", expected=1.3, low=1.1)])
     assert "interval in 1." in said.replace("\n", " ")
     assert compute_share.compute_part([]) == ""
+
+
+def test_runs_that_nobody_looked_into_are_summed_by_source_whatever_their_number() -> None:
+    first = [unread.Reading("large", 0.1, covered=n < 8) for n in range(10)]
+    first += [unread.Reading("small", 9.0, covered=False)]
+    seen = [observation(f"a{n}", "one", 1.1) for n in range(3)] + [observation("b", "other", 1.5)]
+    assert unread.covered_readings(first) == 0.8
+    assert unread.mean_unseen_error(seen) == pytest.approx(0.3)
+    assert unread.covered_unseen(seen) == 0.75
+
+    text = unread.unread_part(first, seen)
+    assert "mean over the 1 sources of 8 runs and more is 10.0 %" in " ".join(text.split())
+    assert "| other | 1 | 50.0 % | +50.0 % | 0 % | ×÷ 1.20 |" in text
+    assert unread.unread_part((), seen) == unread.unread_part(first, ()) == ""

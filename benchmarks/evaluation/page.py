@@ -27,6 +27,7 @@ from .errors.findings_by_source import CARRIERS, ONCE_A_STEP, READ_IN_CONFIGURAT
 from .errors.levels import levels_of, levels_part
 from .errors.own_steps import OWN_STEPS
 from .errors.trends import bias_by_precision, find_trends, trends_part
+from .errors.unread import Reading, unread_part
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -118,6 +119,8 @@ def page(
     on_networks: Mapping[float, Sequence[Sweep]] | None = None,
     whole: Sequence[Programme] = (),
     shares: Sequence[ComputeShare] = (),
+    first: Sequence[Reading] = (),
+    unseen: Sequence[Observation] = (),
 ) -> str:
     """Return the whole page.
 
@@ -129,9 +132,12 @@ def page(
         on_networks: sweeps on several nodes, predicted for multiples of the rate between them.
         whole: published programmes and what is expected of them.
         shares: what runs are predicted to compute in the time of their steps.
+        first: the runs as their records were first written.
+        unseen: runs that nothing is fitted to.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
+    parts.append(unread_part(first, unseen))
     parts.append(day_before_part(evaluated["source"], groups))
     for protocol in PROTOCOLS:
         parts.append(_protocol_part(protocol, evaluated[protocol], groups))

@@ -23,7 +23,7 @@ from ..software.frozen_base import (
 )
 from ..software.kept_memory import keeps_gradients
 from ..software.stack import runs_torch_pipelines
-from ..software.versions import sent_parts
+from ..software.versions import CHECKED_SOFTWARE, sent_parts
 from ..step.data_parallel_comm import data_traffic
 from ..step.data_parallel_step import (
     StepTimes,
@@ -202,7 +202,9 @@ def doubts_of(
         nodes=site.nodes,
         has_experts="experts" in kinds,
         has_convolutions="convolution" in kinds,
+        other_filter_share=cache.other_filter_share,
         sources=sources_seen(site.accelerator.arch, stack, without=cache.constants.fitted_without),
+        is_checked=CHECKED_SOFTWARE in setup.features,
         host_s=host_s,
     )
     found["slow_host"] = _longer_on_a_slow_host(cache, site, setup, parts)

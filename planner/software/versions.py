@@ -14,6 +14,9 @@ from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date, ReduceDtype
 
+CHECKED_SOFTWARE = "checked-software"
+"""Feature: what the record says of its software was compared with the configuration of the program
+that ran, so that its prediction is less doubtful than that of a plan."""
 FLASH_PACKAGE = "flash-attention-package"
 """Feature: attention is the flash-attn package's, which a record calls "flash", or cuDNN's through
 Transformer Engine under torch, instead of torch's own, which it calls "fused"."""

@@ -368,10 +368,12 @@ GB300 within x/ 2.0), of fp8 by architecture, of FSDP, of long sequences. A doub
 such covers 91 % of B200.
 
 The weights were fitted again on 2026-11-28, when programs' own recipes were read. Before it 84 % of
-runs were covered without their source and 88 without their device. The factor on all of them is now
-taken so that 82 % of held-out runs are covered where 80 are asked for: the form of the model has
-seen those, and runs that nobody had seen were covered less, our own first steps on an H100 63 %
-([evidence](evidence.md)). With 80 % aimed at the 500 W H100 would fall to 50 % without itself.
+runs were covered without their source and 88 without their device. To 2026-11-29 the factor on all
+of them was taken so that 82 % of held-out runs were covered where 80 are asked for, since runs that
+nobody had seen were covered less, our own first steps on an H100 63 % ([evidence](evidence.md)). It
+is now that of 80 % of the runs whose records were compared with what ran, and a doubt of its own is
+added where nobody did so ("Runs that nobody looked into"). A doubt about convolutions of sequences
+and volumes is an estimate: no fitted run has many.
 Doubts of devices whose curves are borrowed (.0002 of the score of sources, .001 of devices), of
 Blackwell Ultra, and of makers other than NVIDIA, Google and AMD (devices .583 to .588, Gaudi2 80 %
 at x/ 1.8) covered GB300 no more: its mixtures of experts were 20 to 60 % too slow, 13 to 58 % with

@@ -18,6 +18,7 @@ from ....profiles.passes.residence import ON_DEVICE, Residence, resident
 from ....profiles.profile import (
     NUMERICS_OF_PRECISION,
     Affine,
+    Kernel,
     Numerics,
     OptimizerFacts,
     Profile,
@@ -32,6 +33,7 @@ from ...parallelism.rank_trace import Split, SplitTrace, split_trace
 from ...plan.layout import Layout
 from ...software.fusion import Outliving, outliving_shares
 from ...software.state_bytes import StateScale
+from ...step.filter_shapes import other_filter_share
 from ...step.kernel_times import MATMUL_KINDS, kernel_dtype
 from ...step.kernel_totals import running_segments
 from .kept_tables import profile_digest
@@ -83,10 +85,19 @@ class KeptSteps:
     @cached_property
     def kinds(self) -> frozenset[str]:
         """Kinds of kernels in the step, and "experts" where some are products of experts."""
-        trace = self.profile.step(self.profile.numerics()[0])
-        kernels = [kernel for segment in trace.segments for kernel in segment.kernels]
+        kernels = self._some_kernels
         routed = {"experts"} if any(map(is_expert_product, kernels)) else set()
         return frozenset({kernel.kind for kernel in kernels} | routed)
+
+    @cached_property
+    def other_filter_share(self) -> float:
+        """Which part of the step's FLOPs is of convolutions whose filters are not square."""
+        return other_filter_share(self._some_kernels)
+
+    @cached_property
+    def _some_kernels(self) -> list[Kernel]:
+        trace = self.profile.step(self.profile.numerics()[0])
+        return [kernel for segment in trace.segments for kernel in segment.kernels]
 
     def product_dtypes(self, precision: Precision) -> frozenset[str]:
         """Return the dtypes that the step multiplies in, of each trace that may run."""

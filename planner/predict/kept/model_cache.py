@@ -142,6 +142,11 @@ class ModelCache:
         """Kinds of kernels in the step, and "experts" where some are products of experts."""
         return self.steps.kinds
 
+    @property
+    def other_filter_share(self) -> float:
+        """Which part of the step's FLOPs is of convolutions whose filters are not square."""
+        return self.steps.other_filter_share
+
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""
         known = self._derived.curves

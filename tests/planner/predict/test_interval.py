@@ -65,7 +65,12 @@ def doubts_about(name: str, stack: Stack, **changed: Any) -> dict[str, float]:
         data_comm_exposed_s=nothing,
     )
     usual: dict[str, Any] = {"date": None, "accelerators": 8, "nodes": 1, "sources": 3}
-    usual |= {"dtype": "bf16", "has_experts": False, "has_convolutions": False}
+    usual |= {
+        "dtype": "bf16",
+        "has_experts": False,
+        "has_convolutions": False,
+        "other_filter_share": 0.0,
+    }
     curves = curves_for(load_catalogue().accelerators[name], USUAL_CURVES)
     return step_doubts(parts, curves, stack=stack, **{**usual, **changed})
 
