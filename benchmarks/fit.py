@@ -293,6 +293,8 @@ def _covering(unread: Doubts, constants: dict[str, float], quantile: float) -> f
     def beyond(value: float) -> float:
         return unread.covered({**constants, UNCHECKED: value}, quantile) - COVERAGE
 
+    if beyond(0.0) >= 0:
+        return 0.0
     found = brentq(beyond, 0.0, 1.0, xtol=1e-4)
     assert isinstance(found, float)
     return found

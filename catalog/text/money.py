@@ -59,7 +59,7 @@ def _in_words(low_usd: float, likely_usd: float, high_usd: float) -> tuple[Seque
     amounts = round_money_interval(low_usd, likely_usd, high_usd)
     if amounts[1] < MILLION:
         return _same_digits(amounts), ""
-    return [f"{usd:f}" for usd in _shortest([usd / MILLION for usd in amounts])], "M"
+    return [f"{usd:,f}" for usd in _shortest([usd / MILLION for usd in amounts])], "M"
 
 
 def format_money(usd: float | Decimal | None) -> str:
@@ -94,7 +94,7 @@ def _power(exponent: int) -> Decimal:
 
 
 def _rounded(usd: float, grid: Decimal) -> Decimal:
-    return (Decimal(str(usd)) / grid).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * grid
+    return (Decimal(str(usd)) / grid).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * grid + 0
 
 
 def _digits(usd: Decimal) -> str:

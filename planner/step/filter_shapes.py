@@ -1,6 +1,8 @@
-"""Convolutions whose filters are not square: of sequences and of volumes, and transposed ones.
+"""Convolutions whose filters are not square: of sequences and of volumes, most of them.
 
-Kernels of square filters were measured on several devices; of others nobody published any.
+Kernels of square filters were measured on several devices; of others nobody published any. A
+Profile knows how many elements a filter has and not its sides: of 4 or 9 in a row it passes for
+square, and 1 x 7 of an image does not.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from ...profiles.profile import Kernel
 
 
 def other_filter_share(kernels: Iterable[Kernel]) -> float:
-    """Return which part of a step's FLOPs is of convolutions whose filters are not square."""
+    """Return which part of a step's FLOPs convolves with filters that are not square."""
     all_flops = others = 0.0
     for kernel in kernels:
         flops = kernel.flops.at(1)

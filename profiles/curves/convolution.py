@@ -34,6 +34,8 @@ _DIRECT_PER_CLOCK = 1.0
 30 published image models of 3x3 to 7x7 kernels on an RTX-3090, in both memory orders, when all
 other kernels are taken as predicted. There it is 0.3 of the bandwidth in 16 bits: memory does not
 bind these kernels, so devices with more of it are not faster by that."""
+_DIRECT_MEMORY_SHARE = 0.3
+"""Of the bandwidth, where units are whole cores, each with many lanes (TPU, Trainium, Gaudi)."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def depthwise_conv_s(
     machine: Machine,
     *,
     vector_flops_per_s: float,
-    clocks_per_s: float,
+    clocks_per_s: float | None,
     element_bytes: int,
 ) -> Array:
     """Return the seconds of a depthwise convolution.
@@ -109,13 +111,14 @@ def depthwise_conv_s(
         conv: The call.
         machine: The device, for bytes.
         vector_flops_per_s: Peak without tensor cores.
-        clocks_per_s: Clocks of all multiprocessors in a second.
+        clocks_per_s: Clocks of all multiprocessors in a second; None where there are none.
         element_bytes: Of its tensors.
     """
-    elements_per_s = np.minimum(
-        _DIRECT_PER_CLOCK * clocks_per_s,
-        _MEMORY_SHARE * machine.bandwidth_bytes_per_s / element_bytes,
-    )
+    streamed_per_s = machine.bandwidth_bytes_per_s / element_bytes
+    if clocks_per_s is None:
+        elements_per_s = _DIRECT_MEMORY_SHARE * streamed_per_s
+    else:
+        elements_per_s = min(_DIRECT_PER_CLOCK * clocks_per_s, _MEMORY_SHARE * streamed_per_s)
     arithmetic_s = conv.flops / (_DIRECT_COMPUTE_SHARE * vector_flops_per_s)
     return arithmetic_s + conv.size_bytes / element_bytes / elements_per_s
 
@@ -140,8 +143,8 @@ def _columns_cost(conv: Convolution) -> Array:
 
     A tile of 128 positions and c channels loads 128 + c values for 128 · c products, so that its
     rate falls as 2 c / (128 + c); in return fewer of its channels are padding. DenseNet's layers of
-    32 channels are half as fast otherwise. Filters of volumes have the largest tile alone: our own
-    3-D U-Net on an H100 takes as long.
+    32 channels are half as fast otherwise. Filters whose elements are no square number, of volumes
+    and sequences, have the largest tile alone: our own 3-D U-Net on an H100 takes as long.
     """
     costs = [_padding(conv.columns, tile) * (_TILE + tile) / (2 * tile) for tile in _TILES]
     sides = np.sqrt(conv.kernel_elements)

@@ -47,6 +47,8 @@ _VECTOR_SHARE = 16
 _TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
 """Multiprocessors and clock where they are not known: those of an A100, and between its 1.4 and
 Ada's 2.5 GHz."""
+_OF_THREADS = ("NVIDIA", "AMD")
+"""Makers of devices of many multiprocessors that each run threads."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,8 @@ class DeviceCurves(CurveSource):
             vector_flops_per_s=self.device.peak_flops.get(
                 "fp32", machine.peak_flops / _VECTOR_SHARE
             ),
-            clocks_per_s=self.clocks_per_s,
-            element_bytes=2 if native in ("fp16", "bf16") else 4,
+            clocks_per_s=self.clocks_per_s if self.device.vendor in _OF_THREADS else None,
+            element_bytes=4 if native in ("fp32", "tf32") else 2,
         )
         if phase == "backward":
             depthwise = depthwise * self._conv_backward_slowdown(native)

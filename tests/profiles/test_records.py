@@ -133,7 +133,7 @@ def test_runs_of_one_program_state_its_images_and_its_pass_before_training():
     runs = runs_of("milabench", "resnet50-noio")
     assert len(runs) == 28
     assert {run.params["image"] for run in runs} == {244}
-    assert {tuple(run.features) for run in runs} == {("fp32-forward-first",)}
+    assert {tuple(run.features) for run in runs} == {("checked-software", "fp32-forward-first")}
 
 
 def test_the_vocabulary_head_of_one_program_sees_what_it_was_trained_on():

@@ -355,7 +355,7 @@ doubts are new:
 - Of racks of 72 in one NVLink domain (`rack`): on GB200 Llama-3.1-405B of mid-2025 takes an eighth
   more than is predicted and that of 2026 up to a fifth less, so that no centre is right for both.
   Without it: .628 for sources, .614 for devices, .613 for architectures; with GB200 left out 52 %
-  of its runs lay inside, and 81 % do.
+  of its runs lay inside, 81 % did then, and 56 % do with the factor of 2026-11-29.
 
 What is left. On GB200 9 of 27 runs are three, each on 128, 256 and 512 devices: DeepSeek-V3 in bf16
 takes three times what is predicted there. Left out, GB300 follows GB200, whose measured products

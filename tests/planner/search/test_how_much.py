@@ -82,7 +82,8 @@ def test_every_plan_keeps_to_both_limits_and_one_more_step_would_not(
         assert run.trained_tokens == trained(plan) * (toy.tokens_per_sample or 0)
         if run.limited_by == "deadline":
             assert deadline_s is not None
-            assert job.hours * HOUR + mean_training_s(plan.step_time_s) > deadline_s
+            # With its share of evaluations, checkpoints and slow steps, which is below a tenth.
+            assert job.hours * HOUR + 1.1 * mean_training_s(plan.step_time_s) > deadline_s
         else:
             # A billed increment is an hour at most.
             assert float(job.total_usd) + (plan.usd_per_hour or 0) * 1.01 + 0.1 > 100

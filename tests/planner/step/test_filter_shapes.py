@@ -21,7 +21,7 @@ def convolution(filter_elements: int, flops: float) -> Kernel:
 
 @pytest.mark.parametrize(
     ("filters", "share"),
-    [((1, 9, 49), 0.0), ((3,), 1.0), ((27, 1), 0.5), ((8, 9, 125, 7), 0.75)],
+    [((1, 9, 49), 0.0), ((3,), 1.0), ((27, 1), 0.5), ((8, 9, 125, 7), 0.75), ((4, 64), 0.0)],
 )
 def test_filters_of_sequences_and_volumes_count(filters, share):
     assert other_filter_share([convolution(one, 2.0) for one in filters]) == share

@@ -202,6 +202,15 @@ def test_depthwise_convolutions_take_little_more_than_their_elements_take_to_mov
     assert depthwise_s("A100-80GB-SXM", dtype) < 1.5 * depthwise_s("A100-80GB-SXM", "fp16")
 
 
+@pytest.mark.parametrize("name", EVERY_NAME)
+def test_depthwise_convolutions_are_within_reach_of_the_bandwidth_everywhere(name):
+    device = load_catalogue().accelerators[name]
+    dtype = next(one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops)
+    moved_s = 2 * 64 * 144 * 56 * 56 * (4 if dtype == "fp32" else 2)
+    moved_s /= device.memory_bandwidth_bytes_per_s
+    assert moved_s < depthwise_s(name, dtype) < 25 * moved_s
+
+
 def test_depthwise_convolutions_are_not_faster_for_more_bandwidth_alone():
     # 108 multiprocessors at 1.41 GHz and 2,039 GB/s; 82 at 1.70 and 936.
     faster = depthwise_s("RTX-3090", "fp16") / depthwise_s("A100-80GB-SXM", "fp16")
