@@ -142,7 +142,7 @@ class DeviceCurves(CurveSource):
         share = self._convolutions(origin, native).share_of_gemm
         rate = share * self._large_gemm_rates[native]
         time = tensor_core_conv_s(conv, machine, gemm_flops_per_s=rate) * slowdown
-        few = conv.in_channels / conv.groups < FEW_CHANNELS
+        few = (conv.groups == 1) & (conv.in_channels < FEW_CHANNELS)
         if native != "tf32" or not np.any(few):
             return time
         return np.where(few, self._dense_conv_s(conv, "fp32", backward=backward), time)

@@ -185,12 +185,13 @@ def test_few_output_channels_waste_less_than_a_whole_tile():
     assert per_flop(96) / wide == pytest.approx(4 / 3)  # The largest tile, a quarter of it padding.
 
 
-def depthwise_s(name: str, dtype: str, kernel: int = 9) -> float:
+def depthwise_s(name: str, dtype: str, *, together: int = 1) -> float:
+    """Return the seconds of a convolution of 144 channels, so many of them a group."""
     pixels, channels, batch = 56 * 56, 144, 64
     elements = 2 * batch * channels * pixels
-    flops = elements * kernel
+    flops = elements * 9 * together
     size_bytes = elements * (2 if dtype in ("fp16", "bf16") else 4)
-    sizes = (batch, channels, channels, kernel, pixels, channels)
+    sizes = (batch, channels, channels, 9, pixels, channels / together)
     return float(curves(name).conv_s(*sizes, flops=flops, bytes=size_bytes, dtype=dtype))
 
 
@@ -200,6 +201,11 @@ def test_depthwise_convolutions_take_little_more_than_their_elements_take_to_mov
     assert moved_s < depthwise_s("A100-80GB-SXM", dtype) < 9 * moved_s
     # Without tensor cores the dtype changes little: the elements are as many.
     assert depthwise_s("A100-80GB-SXM", dtype) < 1.5 * depthwise_s("A100-80GB-SXM", "fp16")
+
+
+def test_two_channels_a_group_use_tensor_cores_in_tf32_as_four_do():
+    two, four = (depthwise_s("A100-80GB-SXM", "tf32", together=n) for n in (2, 4))
+    assert two < 2 * four
 
 
 @pytest.mark.parametrize("name", EVERY_NAME)
