@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from ..tpu_slices import slice_chips
 from ..units import GB, GIB, MIB, TERA
 
 Cells = dict[str, str]
@@ -57,13 +58,22 @@ def instance(row: Cells) -> Cells:
             _scaled(row["intra_link_unidir_gbs_per_acc"], GB) if has_intra_link else ""
         ),
         "intra_link_switched": _switched(row["nvswitch"]) if has_intra_link else "",
-        "link_domain_accelerators": "72" if "72" in row["nvswitch"] else "",
+        "link_domain_accelerators": _link_domain(row),
         "inter_link": "TCP" if fabric == "none (no IB)" else fabric,
         "inter_link_bytes_per_s": _scaled(row["inter_node_gbps_per_node"], GIGABIT_PER_BYTE),
         "inter_link_rdma": row["rdma"].split(" ")[0],
         "local_nvme_bytes": _scaled(row["local_nvme_gb"], GB),
         "note": _joined(row["note"], "no InfiniBand" if fabric == "none (no IB)" else ""),
     }
+
+
+def _link_domain(row: Cells) -> str:
+    """Return how many accelerators of several machines the fast link joins, if it does."""
+    if "72" in row["nvswitch"]:
+        return "72"
+    count = Decimal(row["accelerators_per_instance"])
+    chips = slice_chips(row["instance_type"], row["accelerator"], count)
+    return "" if chips is None else str(chips)
 
 
 def offer(row: Cells) -> Cells:

@@ -14,6 +14,7 @@ from ..csv_rows import DTYPES
 from ..errors import UsageError
 from ..listing.ownership import Ownership, usd_per_used_hour
 from ..names import assumption_about, resolve_accelerator
+from ..tpu_slices import slice_chips
 from ..types import Accelerator, Dtype, Instance, Link, Offer, Provider, Region
 from ..units import GB, GIB, GIGABIT_BYTES, TERA
 from .fields import Fields
@@ -183,9 +184,15 @@ class _Entry:
             confidence="high",
             note=listed.note if listed else None,
             link_domain_accelerators=(
-                int(domain) if domain else listed and listed.link_domain_accelerators
+                int(domain) if domain else self._domain(accelerator, count, listed)
             ),
         )
+
+    def _domain(self, accelerator: str, count: Decimal, listed: Instance | None) -> int | None:
+        """Return how many accelerators the fast link joins where the file does not say it."""
+        if listed is not None and count == Decimal(listed.accelerators):
+            return listed.link_domain_accelerators
+        return slice_chips(self.instance_type, accelerator, count)
 
     def _nodes(self) -> int | None:
         nodes = self.part.number("nodes", above=0, most=1_000_000)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...catalog.errors import PriceError, UsageError
 from ...catalog.snapshot import Catalogue
+from ...catalog.tpu_slices import LARGEST_SLICE_CHIPS
 from ...catalog.types import Offer
 from ...planner.plan.plan import ChosenOffer, Plan
 
@@ -227,6 +228,19 @@ def skypilot_name(accelerator: str, cloud: str) -> str:
     return named.get(accelerator, accelerator)
 
 
+def _refuse_several_slices(plan: Plan) -> None:
+    """Raise an error where a plan's chips are no one slice."""
+    accelerator, chips = plan.offer.accelerator, plan.accelerators
+    most = LARGEST_SLICE_CHIPS[accelerator]
+    if chips <= most:
+        return
+    raise UsageError(
+        f"{chips:,} chips are more than one slice of {accelerator}, which has {most:,} at most, and"
+        " SkyPilot starts one.",
+        fix=f"give --nodes: {most // plan.offer.accelerators_per_node} at most.",
+    )
+
+
 def hardware(plan: Plan, cloud: str) -> tuple[int, dict[str, Any]]:
     """Return how many nodes SkyPilot starts, and the fields that say what each is.
 
@@ -235,6 +249,7 @@ def hardware(plan: Plan, cloud: str) -> tuple[int, dict[str, Any]]:
     offer = plan.offer
     if offer.accelerator in TPU_SLICES:
         name, factor = TPU_SLICES[offer.accelerator]
+        _refuse_several_slices(plan)
         return 1, {"accelerators": f"{name}-{plan.accelerators * factor}"}
     host, plus, attached = offer.instance_type.partition("+")
     if plus and cloud == "gcp":

@@ -19,7 +19,8 @@ class Site:
     inter_link: Link
     """Per node, one direction."""
     link_domain: int | None = None
-    """Accelerators that the fast link joins, where that is more than one node (NVL72)."""
+    """Accelerators that the fast link joins, where that is more than one node (a rack of NVL72, the
+    largest slice of a TPU)."""
     host_memory_bytes: float | None = None
     """Host memory of one node; None when unknown."""
     vcpus: float | None = None

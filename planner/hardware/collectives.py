@@ -26,7 +26,7 @@ Array = np.ndarray
 class Group:
     """Ranks that talk: how many of one node, over how many nodes, beside how many like groups.
 
-    A node is a domain of the fast link here: a whole NVL72 rack counts as one.
+    A node is a domain of the fast link here: a whole NVL72 rack or TPU slice counts as one.
     """
 
     per_node: int
@@ -95,7 +95,7 @@ class Groups:
         inside = np.maximum(1, domain // apart)
         return cls(
             per_node=np.minimum(inside, replicas),
-            nodes=np.maximum(1, replicas // inside),
+            nodes=-(-replicas // inside),
             sharing=np.minimum(apart, domain),
         )
 

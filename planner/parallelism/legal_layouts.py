@@ -24,7 +24,7 @@ MOST_TENSOR = 8
 """Tensor ranks inside one node: more of them leave too little work in each (Narayanan et al. 2021,
 arXiv:2104.04473, section 5.4)."""
 MOST_TENSOR_OF_RACK = 16
-"""The same where a rack of several nodes is one domain of the fast link (NVL72)."""
+"""The same where several nodes are one domain of the fast link (NVL72, slices of TPUs)."""
 MOST_PIPELINE = 64
 MOST_EXPERT = 64
 TOKENS_PER_CONTEXT_RANK = 8192

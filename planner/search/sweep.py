@@ -27,6 +27,7 @@ from .layouts.data_parallel_outcome import DataParallelOutcome
 from .layouts.tried_layouts import tried_layouts
 from .machines.equal_machines import Sellers, by_machine
 from .machines.offers import Market, PricedInstance
+from .machines.tpu_slice import can_be_rented
 from .model_parallel import HandLayouts
 from .progress import Progress, untold
 from .search_space import Space, drives, precisions_for, stack_for
@@ -194,6 +195,8 @@ class Sweep:
         tried = precisions if self.question.choices.precisions else precisions[-1:]
         known = site.inter_link.bytes_per_s is not None
         counts = [n for n in self.space.node_counts if n == 1 or known]
+        if not self.question.machine.nodes:
+            counts = [n for n in counts if can_be_rented(site, n)]
         places = [[i for i, one in enumerate(found) if one.nodes == nodes] for nodes in counts]
         asked = []
         for nodes, own in zip(counts, places, strict=True):
@@ -358,7 +361,8 @@ class Sweep:
             if nodes > 1 and site.inter_link.bytes_per_s is None:
                 self.counts["no_topology"] += many
                 continue
-            if not (given or self.space.divides_batch(nodes)):
+            tried = self.space.divides_batch(nodes) and can_be_rented(site, nodes)
+            if not (given or tried):
                 continue
             layouts += self.space.layouts_for(nodes, site.per_node)
         if "parameters" in self.offload:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
 
+from ...catalog.tpu_slices import LARGEST_SLICE_CHIPS
 from ...catalog.types import Accelerator, Instance, Link
 from ...catalog.units import GIGABIT_BYTES
 from ...profiles.records import RunRecord
@@ -13,15 +14,6 @@ from ...profiles.records import RunRecord
 TYPICAL_PER_NODE = 8
 TYPICAL_PORT_GBIT_S = 100
 """Where a fabric is neither stated nor known from instances of the device."""
-ICI_DOMAIN_CHIPS = {
-    # Largest slice of one torus; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm and
-    # the page of each version there (2025-11).
-    "TPU-v4": 4096,
-    "TPU-v5e": 256,
-    "TPU-v5p": 8960,
-    "TPU-v6e": 256,
-    "TPU-v7": 9216,
-}
 T = TypeVar("T")
 
 
@@ -43,7 +35,7 @@ def nodes_of(
 
 def link_domain(accelerator: Accelerator, per_node: int, nodes: int) -> int | None:
     """Return how many chips of several hosts one torus joins; None for devices without one."""
-    torus = ICI_DOMAIN_CHIPS.get(accelerator.name)
+    torus = LARGEST_SLICE_CHIPS.get(accelerator.name)
     if torus is None or nodes == 1:
         return None
     total = per_node * nodes

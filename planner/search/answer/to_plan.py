@@ -39,6 +39,7 @@ from ..layouts.some_layers import equal_layers, recomputed_layers
 from ..machines.electricity import with_energy
 from ..machines.many_at_once import many_at_once
 from ..machines.runs_here import torch_build_of, why_not_run
+from ..machines.tpu_slice import slice_note
 from .on_demand_instead import on_demand_instead_usd
 
 
@@ -53,7 +54,7 @@ def as_plan(
     candidate = replace(candidate, saves_at_notice=why_not is None)
     torch_build = torch_build_of(site.accelerator, profile)
     reserved = capacity_note(choice.instance, choice.purchase)
-    told = (torch_build.note, reserved, many_at_once(choice, site.nodes))
+    told = (torch_build.note, reserved, slice_note(site), many_at_once(choice, site.nodes))
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
     if question.asks_for_work:
         over_likely = mean_training_s(step) / step.value

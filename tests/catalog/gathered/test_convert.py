@@ -63,6 +63,12 @@ def test_a_rack_is_one_domain() -> None:
     assert convert.instance(instance(nvswitch="yes (NVL72)"))["link_domain_accelerators"] == "72"
 
 
+@pytest.mark.parametrize(("count", "domain"), [("4", "256"), ("8", "")])
+def test_hosts_of_four_chips_are_of_a_slice(count: str, domain: str) -> None:
+    row = instance(accelerator="TPU-v6e", accelerators_per_instance=count, nvswitch="no")
+    assert convert.instance(row)["link_domain_accelerators"] == domain
+
+
 @pytest.mark.parametrize("link", ["", "none"])
 def test_a_link_that_is_not_there_has_no_name_and_no_figure(link: str) -> None:
     row = convert.instance(instance(intra_link=link))

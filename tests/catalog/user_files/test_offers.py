@@ -107,6 +107,28 @@ offers:
     assert catalogue.instances["aws", "p5.48xlarge"].inter_link.bytes_per_s == 400e9
 
 
+@pytest.mark.parametrize(
+    ("machine", "domain"),
+    [
+        ("instance: ct6e-standard-4t", 256),
+        ("instance: ct6e-standard-4t, accelerators_per_node: 8", None),
+        ("instance: my-pod, accelerator: TPU-v6e, accelerators_per_node: 4", 256),
+        ("instance: my-pod, accelerator: TPU-v6e, accelerators_per_node: 8", None),
+        ("instance: ct6e-standard-4t, link_domain_accelerators: 16", 16),
+    ],
+)
+def test_tpu_hosts_form_slices_as_the_catalogue_s_do(tmp_path, machine, domain):
+    text = f"offers:\n  - {{provider: gcp, region: us-east5, {machine}, usd_per_hour: 3}}\n"
+    catalogue = load(tmp_path, text)
+    instance = catalogue.instance_of(catalogue.offers[-1])
+    found = next(
+        one
+        for one in (instance, *catalogue.instances.values())
+        if one.basis == "user" and one.provider == "gcp"
+    )
+    assert found.link_domain_accelerators == domain
+
+
 def bad(old, new):
     assert old in GOOD
     return GOOD.replace(old, new)

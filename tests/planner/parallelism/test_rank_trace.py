@@ -18,7 +18,7 @@ from whole_blocks import (
     trace_of,
 )
 
-from gpuplan.planner.hardware.collectives import Group
+from gpuplan.planner.hardware.collectives import Group, Groups
 from gpuplan.planner.parallelism.column_row_parallel import GATHERED_RANKS, parallel_styles
 from gpuplan.planner.parallelism.pipeline_chunks import chunk_sizes
 from gpuplan.planner.parallelism.pipeline_stages import (
@@ -247,6 +247,18 @@ def test_groups_behind_tensor_ranks_share_the_network() -> None:
     assert Group.packed(16, 8, stride=4) == Group(per_node=2, nodes=8, sharing=4)
     assert Group.packed(16, 8, stride=8) == Group(per_node=1, nodes=16, sharing=8)
     assert Group.packed(16, 8) == Group(per_node=8, nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("shard", "replicas", "domain", "nodes"),
+    [(1, 72, 72, 1), (1, 128, 72, 2), (8, 16, 72, 2), (16, 24, 256, 2), (4, 2, 8, 1)],
+)
+def test_replicas_beyond_a_domain_use_the_network_whether_or_not_they_fill_the_next(
+    shard: int, replicas: int, domain: int, nodes: int
+) -> None:
+    sizes = (np.array([one]) for one in (shard, replicas))
+    found = Groups.of_replicas(*sizes, domain, np.array([1]))
+    assert found.nodes.tolist() == [nodes]
 
 
 def test_tensor_ranks_share_what_they_send(make_decoder: Callable[..., Profile]) -> None:

@@ -155,6 +155,16 @@ def test_what_skypilot_does_not_start_is_refused() -> None:
         places(make_plan(offer=make_offer(provider="lambda")), catalogue, spot=True)
 
 
+def test_a_slice_is_one_node_to_skypilot_and_more_than_one_is_refused() -> None:
+    kind = {"provider": "gcp", "instance_type": "ct6e-standard-4t", "accelerator": "TPU-v6e"}
+    offer = make_offer(**kind, accelerators_per_node=4)
+    plans = [make_plan(layout=f"fsdp{4 * n}", nodes=n, offer=offer) for n in (64, 128)]
+    assert hardware(plans[0], "gcp") == (1, {"accelerators": "tpu-v6e-256"})
+    with pytest.raises(UsageError, match="512 chips are more than one slice") as error:
+        hardware(plans[1], "gcp")
+    assert "--nodes: 64 at most" in str(error.value)
+
+
 def test_zones_belong_to_one_region() -> None:
     with pytest.raises(UsageError, match="several regions"):
         places(
