@@ -130,7 +130,8 @@ class Kernel(FrozenModel):
     `dims` holds, by kind:
         gemm          batch, m, n, k              (batch > 1: batched matmul)
         attention     batch, heads, kv_heads, seq_q, seq_kv, head_dim
-        convolution   batch, in_channels, out_channels, kernel_elements, out_pixels, groups
+        convolution   batch, in_channels, out_channels, out_pixels, kernel_elements, filter_side
+                      (the longest), stride and dilation (over all sides together), groups
         rnn           batch, steps, input, hidden, layers
         others        elements
     `flops` counts matmul-like work only (gemm, attention, convolution, rnn), causal attention half.

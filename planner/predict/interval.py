@@ -11,7 +11,8 @@ without their device.
 
 The records of most of those runs were compared with the configurations of the programs that ran.
 Nobody knows a run that is only planned so well: its doubt has one part more, `unchecked`, with
-which the interval covers 80 % of the same runs as they were first written down from their pages.
+which the interval covers 80 % on the mean of two sets: the same runs as they were first written
+down from their pages, and what earlier code said of sources of which it had no record.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def step_doubts(
     nodes: int,
     has_experts: bool,
     has_convolutions: bool,
-    other_filter_share: float,
+    new_kernel_share: float,
     sources: int,
     is_checked: bool = False,
     host_s: float = 0.0,
@@ -81,7 +82,7 @@ def step_doubts(
         nodes: of the job.
         has_experts: whether tokens are routed to experts.
         has_convolutions: whether it convolves.
-        other_filter_share: part of its FLOPs that convolves with filters that are not square.
+        new_kernel_share: part of it in kernels that no published run measured.
         sources: how many published such runs: of the stack, on the device's architecture.
         is_checked: whether what is said of its software was compared with what ran.
         host_s: time that parts in host memory take.
@@ -105,7 +106,7 @@ def step_doubts(
         "nodes": float(nodes > 1),
         "experts": float(has_experts),
         "convolutions": float(has_convolutions),
-        "other_filters": other_filter_share,
+        "new_kernels": new_kernel_share,
         "maker": float(device.vendor not in ("NVIDIA", "Google")),
         "xla_elsewhere": float(stack == "xla" and device.vendor != "Google"),
         "rack": float(RACK_LINK in (device.link or "")),

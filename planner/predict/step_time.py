@@ -202,7 +202,7 @@ def doubts_of(
         nodes=site.nodes,
         has_experts="experts" in kinds,
         has_convolutions="convolution" in kinds,
-        other_filter_share=cache.other_filter_share,
+        new_kernel_share=cache.new_kernel_share,
         sources=sources_seen(site.accelerator.arch, stack, without=cache.constants.fitted_without),
         is_checked=CHECKED_SOFTWARE in setup.features,
         host_s=host_s,

@@ -310,6 +310,7 @@ class KernelTable:
             bytes=self._moved_bytes[row],
             dtype=dtype,
             phase="backward" if kernel.backward else "forward",
+            filter_side=dims["filter_side"][0] if "filter_side" in dims else None,
         )
 
     def _rnn_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:

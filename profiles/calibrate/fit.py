@@ -276,10 +276,10 @@ def _as_product(result: Measured) -> tuple[float, float, float, float]:
 
 
 def _convolution(point: Point) -> Convolution:
-    batch, c_in, c_out, kernel, image, stride, groups = (np.asarray(float(x)) for x in point.shape)
+    batch, c_in, c_out, side, image, stride, groups = (np.asarray(float(x)) for x in point.shape)
     pixels = np.floor(image / stride) ** 2
     facts = np.asarray(point.flops), np.asarray(point.size_bytes)
-    return Convolution(batch, c_in, c_out, kernel**2, pixels, groups, *facts)
+    return Convolution(batch, c_in, c_out, side**2, pixels, groups, *facts, side)
 
 
 def _convolutions(

@@ -8,6 +8,9 @@ element:
 
     t = FLOPs / (share · peak without tensor cores) + elements / (rate of a multiprocessor)
 
+With filters of one side (of sequences, most of them) torch's kernels load what each product needs,
+so that products set the pace.
+
 Checked against a traced ResNet-50 and VGG-13 (docs/curves.md).
 """
 
@@ -34,6 +37,11 @@ _DIRECT_PER_CLOCK = 1.0
 30 published image models of 3x3 to 7x7 kernels on an RTX-3090, in both memory orders, when all
 other kernels are taken as predicted. There it is 0.3 of the bandwidth in 16 bits: memory does not
 bind these kernels, so devices with more of it are not faster by that."""
+_PRODUCTS_PER_CLOCK = {False: 7.0, True: 3.0}
+"""Of a depthwise filter of one side, in a clock of a multiprocessor, forward and backward: 32 x
+768 sequences of 768 outputs with 768 taps take 14 and 65 ms on an RTX 3090 (7.4 and 3.2), 94 and
+529 on a GTX 1070 of a laptop (about 6 and 2; pytorch/pytorch#75747, BlinkDL/RWKV-CUDA@253c3917,
+depthwise_conv1d/run.py, fp32)."""
 _DIRECT_MEMORY_SHARE = 0.3
 """Of the bandwidth, where units are whole cores, each with many lanes (TPU, Trainium, Gaudi)."""
 
@@ -50,11 +58,23 @@ class Convolution:
     groups: Array
     flops: Array
     size_bytes: Array
+    filter_side: Array
+    """The longest."""
 
     @property
     def is_depthwise(self) -> Array:
         """Whether every channel is convolved by itself."""
         return (self.groups > 1) & (self.in_channels == self.groups)
+
+    @property
+    def is_square(self) -> Array:
+        """Whether the filter is that of an image, with sides of one length."""
+        return self.filter_side**2 == self.kernel_elements
+
+    @property
+    def has_one_side(self) -> Array:
+        """Whether the filter is a row of elements, as over a sequence."""
+        return (self.filter_side == self.kernel_elements) & (self.kernel_elements > 1)
 
     @property
     def rows(self) -> Array:
@@ -104,6 +124,7 @@ def depthwise_conv_s(
     vector_flops_per_s: float,
     clocks_per_s: float | None,
     element_bytes: int,
+    backward: bool = False,
 ) -> Array:
     """Return the seconds of a depthwise convolution.
 
@@ -113,6 +134,7 @@ def depthwise_conv_s(
         vector_flops_per_s: Peak without tensor cores.
         clocks_per_s: Clocks of all multiprocessors in a second; None where there are none.
         element_bytes: Of its tensors.
+        backward: Whether these are gradients, whose products are slower with filters of one side.
     """
     streamed_per_s = machine.bandwidth_bytes_per_s / element_bytes
     if clocks_per_s is None:
@@ -120,6 +142,9 @@ def depthwise_conv_s(
     else:
         elements_per_s = min(_DIRECT_PER_CLOCK * clocks_per_s, _MEMORY_SHARE * streamed_per_s)
     arithmetic_s = conv.flops / (_DIRECT_COMPUTE_SHARE * vector_flops_per_s)
+    if clocks_per_s is not None:
+        products_per_s = _PRODUCTS_PER_CLOCK[backward] * clocks_per_s
+        arithmetic_s = np.where(conv.has_one_side, conv.flops / (2 * products_per_s), arithmetic_s)
     return arithmetic_s + conv.size_bytes / element_bytes / elements_per_s
 
 
@@ -143,12 +168,11 @@ def _columns_cost(conv: Convolution) -> Array:
 
     A tile of 128 positions and c channels loads 128 + c values for 128 · c products, so that its
     rate falls as 2 c / (128 + c); in return fewer of its channels are padding. DenseNet's layers of
-    32 channels are half as fast otherwise. Filters whose elements are no square number, of volumes
-    and sequences, have the largest tile alone: our own 3-D U-Net on an H100 takes as long.
+    32 channels are half as fast otherwise. Filters that are not square, of volumes and
+    sequences, have the largest tile alone: our own 3-D U-Net on an H100 takes as long.
     """
     costs = [_padding(conv.columns, tile) * (_TILE + tile) / (2 * tile) for tile in _TILES]
-    sides = np.sqrt(conv.kernel_elements)
-    return np.where(sides == np.round(sides), np.min(costs, axis=0), costs[0])
+    return np.where(conv.is_square, np.min(costs, axis=0), costs[0])
 
 
 def _padding(length: Array, tile: Array | float) -> Array:

@@ -104,16 +104,19 @@ class DeviceCurves(CurveSource):
         bytes: ArrayLike,
         dtype: str,
         phase: Literal["forward", "backward"] = "forward",
+        filter_side: ArrayLike | None = None,
     ) -> Array:
         """Return the seconds of a convolution.
 
         `flops` and `bytes` are those of the whole call: for `phase` "backward" both gradients.
         torch runs fp32 convolutions in tf32 unless told otherwise: ask for that dtype then.
+        `filter_side` is the longest; None: that of a square filter, where there is one.
         """
         native = self._checked(dtype)
+        side = np.floor(np.sqrt(kernel_elements)) if filter_side is None else filter_side
         conv = Convolution(
             *_arrays(batch, in_channels, out_channels, kernel_elements, out_pixels, groups),
-            *_arrays(flops, bytes),
+            *_arrays(flops, bytes, side),
         )
         dense = self._dense_conv_s(conv, native, backward=phase == "backward")
         if not np.any(conv.is_depthwise):
@@ -127,9 +130,11 @@ class DeviceCurves(CurveSource):
             ),
             clocks_per_s=self.clocks_per_s if self.device.vendor in _OF_THREADS else None,
             element_bytes=4 if native in ("fp32", "tf32") else 2,
+            backward=phase == "backward",
         )
         if phase == "backward":
-            depthwise = depthwise * self._conv_backward_slowdown(native)
+            slowdown = self._conv_backward_slowdown(native)
+            depthwise = depthwise * np.where(conv.has_one_side, 1.0, slowdown)
         return np.where(conv.is_depthwise, depthwise, dense)
 
     def _dense_conv_s(self, conv: Convolution, native: Dtype, *, backward: bool) -> Array:

@@ -33,9 +33,9 @@ from ...parallelism.rank_trace import Split, SplitTrace, split_trace
 from ...plan.layout import Layout
 from ...software.fusion import Outliving, outliving_shares
 from ...software.state_bytes import StateScale
-from ...step.filter_shapes import other_filter_share
 from ...step.kernel_times import MATMUL_KINDS, kernel_dtype
 from ...step.kernel_totals import running_segments
+from ...step.new_kernels import new_kernel_share
 from .kept_tables import profile_digest
 
 Array = np.ndarray
@@ -90,14 +90,17 @@ class KeptSteps:
         return frozenset({kernel.kind for kernel in kernels} | routed)
 
     @cached_property
-    def other_filter_share(self) -> float:
-        """Which part of the step's FLOPs is of convolutions whose filters are not square."""
-        return other_filter_share(self._some_kernels)
+    def new_kernel_share(self) -> float:
+        """Which part of the step is in kernels that no published run measured."""
+        return new_kernel_share(self._some_step)
+
+    @cached_property
+    def _some_step(self) -> StepTrace:
+        return self.profile.step(self.profile.numerics()[0])
 
     @cached_property
     def _some_kernels(self) -> list[Kernel]:
-        trace = self.profile.step(self.profile.numerics()[0])
-        return [kernel for segment in trace.segments for kernel in segment.kernels]
+        return [kernel for segment in self._some_step.segments for kernel in segment.kernels]
 
     def product_dtypes(self, precision: Precision) -> frozenset[str]:
         """Return the dtypes that the step multiplies in, of each trace that may run."""

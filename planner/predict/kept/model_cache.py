@@ -143,9 +143,9 @@ class ModelCache:
         return self.steps.kinds
 
     @property
-    def other_filter_share(self) -> float:
-        """Which part of the step's FLOPs is of convolutions whose filters are not square."""
-        return self.steps.other_filter_share
+    def new_kernel_share(self) -> float:
+        """Which part of the step is in kernels that no published run measured."""
+        return self.steps.new_kernel_share
 
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""

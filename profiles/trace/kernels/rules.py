@@ -6,8 +6,8 @@ half. A gather moves its gathered rows, not the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from .kernel_numbers import Counts
@@ -117,33 +117,65 @@ def _attention(call: Call, base: Counts) -> Counts:
 
 def _convolution(call: Call, base: Counts) -> Counts:
     input, weight, out = call.args[0], call.args[1], call.outs[0]
-    transposed, groups = call.args[6], call.args[8]
-    return _convolution_counts(base, input, weight, out, transposed, groups, passes=1)
+    filters = _Filters.of(weight, stride=call.args[3], dilation=call.args[5], groups=call.args[8])
+    return _convolution_counts(base, input, out, filters, transposed=call.args[6], passes=1)
 
 
 def _convolution_backward(call: Call, base: Counts) -> Counts:
     grad, input, weight = call.args[:3]
-    transposed, groups, mask = call.args[7], call.args[9], call.args[10]
+    filters = _Filters.of(weight, stride=call.args[4], dilation=call.args[6], groups=call.args[9])
+    mask = call.args[10]
     passes = int(mask[0]) + int(mask[1])
-    counts = _convolution_counts(base, input, weight, grad, transposed, groups, passes=passes)
+    counts = _convolution_counts(base, input, grad, filters, transposed=call.args[7], passes=passes)
     return replace(counts, backward=True, launches=max(1, passes + int(mask[2])))
+
+
+@dataclass(frozen=True)
+class _Filters:
+    """The filters of a convolution, and how they move over its input."""
+
+    weight: TensorShape
+    stride: int
+    dilation: int
+    """Both the product over the sides."""
+    groups: int
+
+    @classmethod
+    def of(
+        cls, weight: TensorShape, *, stride: Sequence[int], dilation: Sequence[int], groups: int
+    ) -> _Filters:
+        """Return those of an operation, whose step may be stated once for all sides."""
+        sides = len(weight.shape) - 2
+        steps = (prod(each) ** (1 if len(each) == sides else sides) for each in (stride, dilation))
+        return cls(weight, *steps, groups)
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """Sizes of a convolution that are the filters' own."""
+        sides = self.weight.shape[2:]
+        return {
+            "kernel_elements": prod(sides),
+            "filter_side": max(sides, default=1),
+            "stride": self.stride,
+            "dilation": self.dilation,
+            "groups": self.groups,
+        }
 
 
 def _convolution_counts(
     base: Counts,
     input: TensorShape,
-    weight: TensorShape,
     out: TensorShape,
-    transposed: bool,
-    groups: int,
+    filters: _Filters,
     *,
+    transposed: bool,
     passes: int,
 ) -> Counts:
     """2 x (products per output) x outputs; transposed convolutions count per input pixel.
 
     CuDNN runs channels-last where the input or the weight is, and copies what is not.
     """
-    kernel_elements = prod(weight.shape[2:])
+    weight = filters.weight
     pixels_of = input if transposed else out
     pixels = prod(pixels_of.shape[2:])
     flops = 2 * input.shape[0] * pixels * weight.elements * passes
@@ -161,9 +193,8 @@ def _convolution_counts(
             "batch": input.shape[0],
             "in_channels": input.shape[1],
             "out_channels": out.shape[1],
-            "kernel_elements": kernel_elements,
             "out_pixels": pixels,
-            "groups": groups,
+            **filters.dims,
         },
         flops=flops,
     )

@@ -69,7 +69,7 @@ def doubts_about(name: str, stack: Stack, **changed: Any) -> dict[str, float]:
         "dtype": "bf16",
         "has_experts": False,
         "has_convolutions": False,
-        "other_filter_share": 0.0,
+        "new_kernel_share": 0.0,
     }
     curves = curves_for(load_catalogue().accelerators[name], USUAL_CURVES)
     return step_doubts(parts, curves, stack=stack, **{**usual, **changed})

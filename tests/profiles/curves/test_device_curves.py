@@ -223,6 +223,34 @@ def test_depthwise_convolutions_are_not_faster_for_more_bandwidth_alone():
     assert 0.7 < faster < 1.2
 
 
+@pytest.mark.parametrize(
+    ("phase", "measured_s"),
+    # pytorch/pytorch#75747: 32 x 768 sequences, 768 outputs of 768 taps each, in fp32.
+    [("forward", 14e-3), ("backward", 65e-3)],
+)
+def test_a_depthwise_filter_over_a_sequence_takes_what_was_measured(phase, measured_s):
+    batch, channels, length = 32, 768, 768
+    calls = 2 if phase == "backward" else 1
+    found_s = curves("RTX-3090").conv_s(
+        *(batch, channels, channels, length, length, channels),
+        flops=calls * 2 * batch * channels * length * length,
+        bytes=calls * 4 * batch * channels * 3 * length,
+        dtype="fp32",
+        phase=phase,
+        filter_side=length,
+    )
+    assert float(found_s) == pytest.approx(measured_s, rel=0.15)
+
+
+def test_a_filter_over_a_sequence_is_slower_than_one_of_an_image_with_as_many_elements():
+    sizes = (64, 256, 256, 49, 1024, 256)
+    facts = {"flops": 2 * 64 * 256 * 49 * 1024, "bytes": 4 * 64 * 256 * 1024, "dtype": "fp16"}
+    image, sequence = (
+        float(curves("A100-80GB-SXM").conv_s(*sizes, **facts, filter_side=side)) for side in (7, 49)
+    )
+    assert sequence > 2 * image
+
+
 def test_dtypes_without_units():
     volta = curves("V100-32GB-SXM2")
     with pytest.raises(UsageError, match="does not multiply matrices in bf16") as error:

@@ -1,5 +1,6 @@
 """What a trace says of a model: its counts, precisions and memory."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,33 @@ def test_resnet50_counts(example_workload: Any) -> None:
         2 * sum(k.flops.at(1) for k in convolutions if not k.backward)
         - next(k.flops.at(1) for k in convolutions)
     )
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "dims"),
+    [
+        (lambda: nn.Conv1d(8, 8, 5, stride=2, padding=2), (64,), (5, 5, 2, 1)),
+        (lambda: nn.Conv2d(8, 8, 3, dilation=2), (16, 16), (9, 3, 1, 4)),
+        (lambda: nn.Conv2d(8, 8, (1, 7)), (16, 16), (7, 7, 1, 1)),
+        (lambda: nn.Conv3d(8, 8, 3, stride=(1, 2, 2)), (8, 8, 8), (27, 3, 4, 1)),
+        (lambda: nn.ConvTranspose2d(8, 8, 2, stride=2), (8, 8), (4, 2, 4, 1)),
+    ],
+)
+def test_filters_of_a_convolution(
+    build: Callable[[], nn.Module], shape: tuple[int, ...], dims: tuple[int, ...]
+) -> None:
+    profile = trace_workload(
+        workload(
+            build_model=build,
+            make_batch=lambda batch_size: (torch.randn(batch_size, 8, *shape),),
+            compute_loss=lambda model, batch: model(*batch).sum(),
+        ),
+        numerics=["fp32"],
+    )
+    names = ("kernel_elements", "filter_side", "stride", "dilation")
+    found = [k.dims for k in kernels(profile.step("fp32")) if k.kind == "convolution"]
+    assert {tuple(int(one[name].at(1)) for name in names) for one in found} == {dims}
+    assert len(found) == 2, "forward and backward"
 
 
 def test_gemm_dims_of_a_linear_layer() -> None:
