@@ -17,7 +17,7 @@ from pathlib import Path
 
 from evaluation.errors.compute_share import compute_shares
 from evaluation.errors.trends import draw_trends, find_trends
-from evaluation.errors.unread import UNSEEN, readings
+from evaluation.errors.unread import OTHER_KINDS, UNSEEN, readings
 from evaluation.first_reading import first_readings
 from evaluation.groups import split_groups
 from evaluation.layouts.regret import find_sweeps, on_other_networks
@@ -60,7 +60,10 @@ def main() -> None:
     on_networks = on_other_networks(runs, sweeps, "configuration")
     with first_readings() as paths:
         first = readings(timed_runs(paths, profiler=traces.profiles))
-    unseen = RecordedRuns([UNSEEN], profiler=traces.profiles).observations()
+    unseen, others = (
+        RecordedRuns([path], profiler=traces.profiles).observations()
+        for path in (UNSEEN, OTHER_KINDS)
+    )
     text = page(
         evaluated,
         runs.records,
@@ -71,6 +74,7 @@ def main() -> None:
         compute_shares(runs.timed(), evaluated[None]),
         first,
         unseen,
+        others,
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

@@ -5,6 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from gpuplan.planner.software.versions import CHECKED_SOFTWARE
 from gpuplan.profiles.records import read_records
 
@@ -37,8 +39,9 @@ def test_every_record_is_read_as_it_was_first_written():
     assert all(first[name].date == today[name].date for name in same)
 
 
-def test_runs_that_nothing_is_fitted_to_are_in_no_other_file():
-    unseen = read_records(first_reading.PUBLISHED / "unseen" / "records.jsonl")
+@pytest.mark.parametrize("name", ["records.jsonl", "other_kinds.jsonl"])
+def test_runs_that_nothing_is_fitted_to_are_in_no_other_file(name):
+    unseen = read_records(first_reading.PUBLISHED / "unseen" / name)
     fitted = by_id(first_reading.OPEN_RECORDS)
     assert not {record.id for record in unseen} & fitted.keys()
     assert not any(CHECKED_SOFTWARE in record.features for record in unseen)

@@ -121,6 +121,7 @@ def page(
     shares: Sequence[ComputeShare] = (),
     first: Sequence[Reading] = (),
     unseen: Sequence[Observation] = (),
+    others: Sequence[Observation] = (),
 ) -> str:
     """Return the whole page.
 
@@ -134,10 +135,11 @@ def page(
         shares: what runs are predicted to compute in the time of their steps.
         first: the runs as their records were first written.
         unseen: runs that nothing is fitted to.
+        others: the same, of other kinds of models and software.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
-    parts.append(unread_part(first, unseen))
+    parts.append(unread_part(first, unseen, others))
     parts.append(day_before_part(evaluated["source"], groups))
     for protocol in PROTOCOLS:
         parts.append(_protocol_part(protocol, evaluated[protocol], groups))
