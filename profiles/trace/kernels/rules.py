@@ -144,10 +144,13 @@ class _Filters:
     def of(
         cls, weight: TensorShape, *, stride: Sequence[int], dilation: Sequence[int], groups: int
     ) -> _Filters:
-        """Return those of an operation, whose step may be stated once for all sides."""
+        """Return those of an operation, whose steps may be stated once for all sides."""
         sides = len(weight.shape) - 2
-        steps = (prod(each) ** (1 if len(each) == sides else sides) for each in (stride, dilation))
-        return cls(weight, *steps, groups)
+
+        def product(steps: Sequence[int]) -> int:
+            return prod(steps if len(steps) == sides else [*steps] * sides)
+
+        return cls(weight, product(stride), product(dilation), groups)
 
     @property
     def dims(self) -> dict[str, int]:

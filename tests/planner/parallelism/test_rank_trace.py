@@ -256,8 +256,7 @@ def test_groups_behind_tensor_ranks_share_the_network() -> None:
 def test_replicas_beyond_a_domain_use_the_network_whether_or_not_they_fill_the_next(
     shard: int, replicas: int, domain: int, nodes: int
 ) -> None:
-    sizes = (np.array([one]) for one in (shard, replicas))
-    found = Groups.of_replicas(*sizes, domain, np.array([1]))
+    found = Groups.of_replicas(np.array([shard]), np.array([replicas]), domain, np.array([1]))
     assert found.nodes.tolist() == [nodes]
 
 

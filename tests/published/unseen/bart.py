@@ -88,6 +88,8 @@ class Half(nn.Module):
 
 
 class Bart(nn.Module):
+    bias: Tensor
+
     def __init__(self, dropout: float):
         super().__init__()
         self.embedding = nn.Embedding(VOCAB, HIDDEN, padding_idx=1)

@@ -127,7 +127,8 @@ class Single(nn.Module):
     def forward(self, x: Tensor, vec: Tensor, table: Tensor) -> Tensor:
         shift, scale, gate = self.mod(vec)
         inner = self.norm(x) * (1 + scale) + shift
-        mixed = mix(*self.split(self.qkv(inner)), table)
+        query, key, value = self.split(self.qkv(inner))
+        mixed = mix(query, key, value, table)
         both = torch.cat((mixed, F.gelu(self.up(inner), approximate="tanh")), dim=-1)
         return x + gate * self.out(both)
 

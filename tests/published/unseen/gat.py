@@ -26,7 +26,7 @@ def make_batch(batch_size: int) -> Tensor:
     return torch.zeros(batch_size, 1)
 
 
-def compute_loss(model: nn.Module, batch: Tensor) -> Tensor:
+def compute_loss(model: "GAT", batch: Tensor) -> Tensor:
     return F.nll_loss(model()[model.train_nodes], model.labels[model.train_nodes])
 
 
@@ -62,6 +62,11 @@ class Convolution(nn.Module):
 
 
 class GAT(nn.Module):
+    features: Tensor
+    edges: Tensor
+    labels: Tensor
+    train_nodes: Tensor
+
     def __init__(
         self,
         nodes: int,

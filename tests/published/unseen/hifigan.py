@@ -33,6 +33,9 @@ def build_optimizer(parameters) -> torch.optim.Optimizer:
 
 
 class Pair(nn.Module):
+    basis: Tensor
+    window: Tensor
+
     def __init__(self, plain_groups: bool) -> None:
         super().__init__()
         self.generator = Generator()
@@ -95,8 +98,10 @@ class Generator(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
         for up, blocks in zip(self.ups, self.blocks, strict=True):
+            assert isinstance(blocks, nn.ModuleList)
             x = up(F.leaky_relu(x, 0.1))
-            x = sum(block(x) for block in blocks) / 3
+            first, second, third = (block(x) for block in blocks)
+            x = (first + second + third) / 3
         return torch.tanh(self.last(F.leaky_relu(x)))
 
 
@@ -120,10 +125,10 @@ class PeriodJudge(nn.Module):
 
 
 class Plain(nn.Conv1d):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         with torch.autocast("cuda", enabled=False):
             bias = None if self.bias is None else self.bias.float()
-            return self._conv_forward(x.float(), self.weight.float(), bias).to(x.dtype)
+            return self._conv_forward(input.float(), self.weight.float(), bias).to(input.dtype)
 
 
 class ScaleJudge(nn.Module):

@@ -40,6 +40,9 @@ def norm(x: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
+    cos: Tensor
+    sin: Tensor
+
     def __init__(self, heads: int, hidden: int, seq_len: int):
         super().__init__()
         self.heads, self.width = heads, hidden // heads

@@ -87,6 +87,8 @@ class Selection(nn.Module):
 
 
 class Attention(nn.Module):
+    mask: Tensor
+
     def __init__(self, hidden: int, heads: int, dropout: float):
         super().__init__()
         self.heads, self.width = heads, hidden // heads

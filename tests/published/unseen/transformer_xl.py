@@ -76,6 +76,8 @@ def shift(x: Tensor) -> Tensor:
 
 
 class TransformerXL(nn.Module):
+    rates: Tensor
+
     def __init__(self, layers: int, hidden: int, heads: int, ffn: int, dropout: float):
         super().__init__()
         self.embedding = nn.Embedding(WORDS, hidden)
