@@ -210,6 +210,10 @@ def test_runs_that_nothing_is_fitted_to_are_where_they_are_expected(kept: Any) -
     assert unread.mean_unseen_error(others) <= OTHER_KINDS_MEAN
     covered = unread.covered_unseen([*seen, *others])
     assert UNSEEN_COVERED[0] <= covered <= UNSEEN_COVERED[1]
+    timed = [run for run in (*seen, *others) if run.measured_step_time_s]
+    page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"Of {len(timed)} runs of {len({run.source_group for run in timed})} more" in page
+    assert f"{100 * covered:.0f} % lie in the 80 % interval" in page
 
 
 def test_the_interval_holds_on_devices_that_nobody_has_seen(evaluated: Evaluated) -> None:
