@@ -82,7 +82,7 @@ def step_doubts(
         nodes: of the job.
         has_experts: whether tokens are routed to experts.
         has_convolutions: whether it convolves.
-        new_kernel_share: part of it in kernels that no published run measured.
+        new_kernel_share: part of it in kernels that hardly any published run has.
         sources: how many published such runs: of the stack, on the device's architecture.
         is_checked: whether what is said of its software was compared with what ran.
         host_s: time that parts in host memory take.

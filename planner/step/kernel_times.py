@@ -33,6 +33,9 @@ STREAM_KIND: dict[KernelKind, StreamKind] = {
 }
 """The curve that each memory-bound kind is read from."""
 
+_GATE_TENSORS = 11
+"""Of batch x hidden, which the gates of an LSTM's step read and write: four sums of products, which
+are read and kept, the cell's state before and after, and the output."""
 _RESNEXT_GROUPS, _RESNEXT_WIDTH = 32, 32
 _LARGEST_DEPTHWISE = 7 * 7
 """Elements of the largest filter that cuDNN 8 has depthwise kernels for in channels-last order."""
@@ -316,17 +319,22 @@ class KernelTable:
     def _rnn_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         """Return [B] seconds of a recurrent layer: its steps run one after another.
 
-        A step multiplies (batch, hidden) by (hidden, 4·hidden); the rest of the FLOPs, the input
-        projections of all steps, run as one product.
+        A step multiplies (batch, hidden) by (hidden, 4·hidden), and its gates are a kernel of their
+        own, which waits for that (Appleyard et al. 2016, arXiv:1604.01946, section 3); the rest of
+        the FLOPs, the input projections of all steps, run as one product.
         """
         kernel, dims = self._kernels[row], self.dims_of([row])
         batch, hidden, width = dims["batch"][0], dims["hidden"][0], dims["input"][0]
         one_step_s = curves.gemm_s(batch, 4 * hidden, hidden, dtype=dtype)
-        steps = dims["steps"][0] * dims["layers"][0] * (2 if kernel.backward else 1)
+        cells = dims["steps"][0] * dims["layers"][0]
+        steps = cells * (2 if kernel.backward else 1)
+        element_bytes = 4 if dtype in ("fp32", "tf32") else 2
+        gates_s = curves.memory_bound_s(_GATE_TENSORS * batch * hidden * element_bytes)
         rest_flops = np.maximum(self._flops[row] - 8 * batch * hidden**2 * steps, 0)
         rows = batch * dims["steps"][0]
         projection_s = curves.gemm_s(rows, 4 * hidden, width, dtype=dtype)
-        return one_step_s * steps + projection_s * rest_flops / (8 * rows * hidden * width)
+        projections = rest_flops / (8 * rows * hidden * width)
+        return one_step_s * steps + gates_s * cells + projection_s * projections
 
 
 def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:

@@ -1,9 +1,9 @@
-"""How much of a step runs in kernels that no published run measured.
+"""How much of a step runs in kernels that hardly any published run has.
 
 Published are kernels, and steps, of products, attention and convolutions of images. Of recurrent
 layers, of filters over sequences and volumes, of dilated ones, of gathers and scatters nobody
-published a kernel that gpuplan could be fitted to. Where gathers are the embedding of tokens they
-are next to nothing of a step.
+published a kernel that gpuplan could be fitted to, and of steps one (a model of timm's has LSTMs).
+Where gathers are the embedding of tokens they are next to nothing of a step.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ What changed after they were looked at, with no constant fitted to them:
   39 to 10 %.
 - A depthwise filter of one side has a rate of its own, from kernels that others timed on an RTX
   3090 and a GTX 1070 (pytorch/pytorch#75747): QuartzNet from 63 to 30 %.
-- Kernels that no published run measured (recurrent layers, filters over sequences and volumes or
+- The gates of a recurrent layer's step are a kernel that waits for its product, as cuDNN runs them;
+  no constant: GNMT from 24 to 20 %, our own LSTM on an H100 from 43 to 38.
+- Kernels that hardly any published run has (recurrent layers, filters over sequences and volumes or
   dilated ones, gathers) are doubted by their share of the step (`doubt.new_kernels`). Its size is
   an estimate from our own steps of an LSTM, DLRM and a GNN, which are 36 to 45 % off.
 
@@ -83,8 +85,8 @@ too fast, SSD from 21 to 9, PSPNet from 37 to 40.
 {table}
 
 Where they are worst. Dilated filters (WaveGlow, PSPNet) and those over sequences (HiFi-GAN, Jasper,
-WaveGlow) have slower kernels in cuDNN than those of images, as which they are priced.
-Recurrent layers (GNMT) are priced as their products, one step after another. T5X and ViT of
+WaveGlow) have slower kernels in cuDNN than those of images, as which they are priced. Recurrent
+layers (GNMT) take longer than their products and gates do one after another. T5X and ViT of
 JAX-Toolbox are taken to reduce all gradients after the backward pass, or to split layers, as Pax
 does. DeepSpeed's autotuning runs transformers' trainer on small batches, universal-llm-trainer asks
 for deterministic algorithms, the temporal fusion transformer runs under TorchScript, FLUX in MXFP8

@@ -91,7 +91,7 @@ class KeptSteps:
 
     @cached_property
     def new_kernel_share(self) -> float:
-        """Which part of the step is in kernels that no published run measured."""
+        """Which part of the step is in kernels that hardly any published run has."""
         return new_kernel_share(self._some_step)
 
     @cached_property

@@ -144,7 +144,7 @@ class ModelCache:
 
     @property
     def new_kernel_share(self) -> float:
-        """Which part of the step is in kernels that no published run measured."""
+        """Which part of the step is in kernels that hardly any published run has."""
         return self.steps.new_kernel_share
 
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
