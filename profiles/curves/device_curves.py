@@ -122,19 +122,21 @@ class DeviceCurves(CurveSource):
         if not np.any(conv.is_depthwise):
             return dense
         machine = self.machine(native, self._origin("conv", native).level)
+        of_threads = self.device.vendor in _OF_THREADS
         depthwise = depthwise_conv_s(
             conv,
             machine,
             vector_flops_per_s=self.device.peak_flops.get(
                 "fp32", machine.peak_flops / _VECTOR_SHARE
             ),
-            clocks_per_s=self.clocks_per_s if self.device.vendor in _OF_THREADS else None,
+            clocks_per_s=self.clocks_per_s if of_threads else None,
             element_bytes=4 if native in ("fp32", "tf32") else 2,
             backward=phase == "backward",
         )
         if phase == "backward":
+            # The rate of filters of one side is the gradients' own.
             slowdown = self._conv_backward_slowdown(native)
-            depthwise = depthwise * np.where(conv.has_one_side, 1.0, slowdown)
+            depthwise = depthwise * np.where(of_threads & conv.has_one_side, 1.0, slowdown)
         return np.where(conv.is_depthwise, depthwise, dense)
 
     def _dense_conv_s(self, conv: Convolution, native: Dtype, *, backward: bool) -> Array:

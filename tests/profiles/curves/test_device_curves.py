@@ -242,6 +242,16 @@ def test_a_depthwise_filter_over_a_sequence_takes_what_was_measured(phase, measu
     assert float(found_s) == pytest.approx(measured_s, rel=0.15)
 
 
+def test_gradients_of_filters_of_one_side_are_as_slow_on_a_tpu_as_those_of_images():
+    sizes = (64, 256, 256, 49, 1024, 256)
+    facts = {"flops": 2 * 64 * 256 * 49 * 1024, "bytes": 4 * 64 * 256 * 1024, "dtype": "bf16"}
+    image, sequence = (
+        float(curves("TPU-v5e").conv_s(*sizes, **facts, phase="backward", filter_side=side))
+        for side in (7, 49)
+    )
+    assert sequence == image
+
+
 def test_a_filter_over_a_sequence_is_slower_than_one_of_an_image_with_as_many_elements():
     sizes = (64, 256, 256, 49, 1024, 256)
     facts = {"flops": 2 * 64 * 256 * 49 * 1024, "bytes": 4 * 64 * 256 * 1024, "dtype": "fp16"}
