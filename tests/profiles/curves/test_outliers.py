@@ -2,7 +2,7 @@
 
 Of 59 findings in the tables that the curves are fitted to, these checks find again all that could
 come back; each was rejected for a reason (`_GEMM_SET_ASIDE` and `_ATTENTION_SET_ASIDE` of
-`profiles/calibrate/fit_curves.py`, `EXPLAINED` here). 8-bit tables, 39 of the 59, do not ship:
+`profiles/calibrate/fit_curves.py`). 8-bit tables, 39 of the 59, do not ship:
 they hold casts, and what 8-bit products take follows from those in 16 bits.
 """
 
@@ -31,19 +31,6 @@ NEIGHBOURS = (0.74, 1.35)
 """Time per FLOP of a product against the median of its neighbours in the grid, beyond training
 shapes: what is outside was a badly chosen kernel or a disturbed measurement."""
 SMALLEST = {"m": 2048, "n": 1024, "k": 1024}
-_SCATTER = "32 and more heads share keys, 2,048 and more of them: repeats scatter up to 1.8 times"
-_IN_CACHE = (
-    "what is taken off for its preparation counts at the memory's rate: 96 MB of L2 hold part"
-)
-EXPLAINED = {
-    ("L40S", 192, 2048, 4096): _SCATTER,
-    ("L40S", 192, 4096, 2048): _SCATTER,
-    ("L40S", 256, 4096, 1536): _IN_CACHE,
-    ("L40S", 256, 8192, 1024): _IN_CACHE,
-}
-"""By device, head width, heads of a batch and tokens: why more tokens take less time there."""
-TOO_FAST = {("L40S", 256, 8192, 1024): _IN_CACHE}
-"""The same of points beyond 0.95 of the peak."""
 
 # Median share of peak of bf16 products (m from 4,096, n and k from 4,096 to 16,384), by framework
 # and version: the least and the most of 4 to 12 versions of sglang, TensorRT-LLM and vLLM.
@@ -122,12 +109,8 @@ def test_a_product_takes_as_long_for_a_flop_as_its_neighbours(name: str) -> None
 
 @pytest.mark.parametrize("name", TENSOR_CORES)
 def test_no_more_tokens_take_less_time(name: str) -> None:
-    found = set()
     for grid in attention(name):
-        for at in np.argwhere(np.diff(grid.log_time, axis=1) < -1e-3):
-            heads, seq = grid.batch_heads[at[0]], grid.seq[at[1] + 1]
-            found.add((name, grid.head_dim, int(heads), int(seq)))
-    assert found == {key for key in EXPLAINED if key[0] == name}
+        assert np.diff(grid.log_time, axis=1).min() > -1e-3
 
 
 @pytest.mark.parametrize("name", TENSOR_CORES)
@@ -136,13 +119,24 @@ def test_nothing_measured_beats_the_peak(name: str) -> None:
     for grid in products(name):
         flops = 2.0 * grid.m[:, None, None] * grid.n[:, None] * grid.k
         assert (flops / np.exp(grid.log_time)).max() < 0.95 * peak_flops
-    found = set()
     for grid in attention(name):
         flops = 2.0 * grid.batch_heads[:, None, None] * grid.seq[:, None] ** 2.0 * grid.head_dim
-        for at in np.argwhere(flops / np.exp(grid.log_time) > 0.95 * peak_flops):
-            heads, seq = grid.batch_heads[at[0]], grid.seq[at[1]]
-            found.add((name, grid.head_dim, int(heads), int(seq)))
-    assert found == {key for key in TOO_FAST if key[0] == name}
+        assert (flops / np.exp(grid.log_time)).max() < 0.95 * peak_flops
+
+
+@pytest.mark.parametrize("name", TENSOR_CORES)
+def test_short_sequences_are_no_faster_than_the_best_of_longer_ones(name: str) -> None:
+    """By score: on an L40S 1,024 tokens would else run at 1.7 times the rate of 2,048.
+
+    A few were measured to be, and stay so: a fortieth is a twentieth faster.
+    """
+    faster: list[bool] = []
+    for grid in attention(name):
+        by_score = np.exp(grid.log_time) / grid.seq[:, None] ** 2.0
+        for at in range(len(grid.seq) - 1):
+            best = by_score[:, at + 1 :].min(axis=1)
+            faster += (by_score[:, at] < 0.95 * best).ravel().tolist()
+    assert sum(faster) <= len(faster) / 40
 
 
 @pytest.mark.parametrize(("name", "other"), [*itertools.combinations(TENSOR_CORES, 2)])
