@@ -12,7 +12,7 @@ from pathlib import Path
 from ...catalog.errors import GpuplanError
 from ...catalog.names import assumption_about, resolve_accelerator
 from ...catalog.snapshot import Catalogue
-from ...catalog.types import Instance
+from ...catalog.types import Accelerator, Instance
 from ...planner.memory.rank_memory import RankMemory
 from ...planner.plan.setup import Setup
 from ...planner.predict.supported import refuse_unsupported
@@ -70,7 +70,7 @@ def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> Case:
         case.run = run = state_run(
             record,
             accelerator,
-            instances=_instances(catalogue, accelerator.name),
+            instances=_instances(catalogue, accelerator),
             model_takes=_params_taken(model_path),
         )
         case.assumed += [note for note in [assumption_about(record.accelerator)] if note]
@@ -127,8 +127,23 @@ def _params_taken(path: Path) -> frozenset[str]:
     )
 
 
-def _instances(catalogue: Catalogue, name: str) -> list[Instance]:
-    return [one for one in catalogue.instances.values() if one.accelerator == name]
+def _instances(catalogue: Catalogue, accelerator: Accelerator) -> list[Instance]:
+    """Return machines with the device; with its like where nobody rents it out (an H800: H100s).
+
+    Modules alone are like one another: a card goes into machines of any kind.
+    """
+    own = [one for one in catalogue.instances.values() if one.accelerator == accelerator.name]
+    if own or not (accelerator.form_factor or "").startswith(_MODULES):
+        return own
+    built = {
+        name
+        for name, one in catalogue.accelerators.items()
+        if (one.arch, one.form_factor) == (accelerator.arch, accelerator.form_factor)
+    }
+    return [one for one in catalogue.instances.values() if one.accelerator in built]
+
+
+_MODULES = ("SXM", "OAM")
 
 
 def _merged(requests: Iterable[ProfileRequest]) -> list[ProfileRequest]:

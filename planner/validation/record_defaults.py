@@ -54,7 +54,8 @@ def state_run(
     Args:
         record: The run as its source states it.
         accelerator: The device that `record.accelerator` names.
-        instances: Instances of that device, for the usual link and node where none is stated.
+        instances: Instances of that device, or of its like: the usual link and node where none is
+            stated.
         model_takes: Names of the params that the model file's functions take.
 
     Raises:

@@ -27,7 +27,7 @@ def nodes_of(
         per_node = _most_common(int(peer.accelerators) for peer in peers if peer.accelerators > 1)
         per_node = per_node or TYPICAL_PER_NODE
         if total > 1:
-            assumed.append(f"per_node={per_node} (most instances of {accelerator.name})")
+            assumed.append(f"per_node={per_node} ({_most_of(peers)})")
     # Equal nodes: 12 accelerators on nodes of 8 are planned as 2 x 6.
     per_node = next(size for size in range(min(per_node, total), 0, -1) if total % size == 0)
     return per_node, total // per_node
@@ -53,7 +53,7 @@ def intra_link(
         return Link(name=accelerator.link, bytes_per_s=None)
     link = _most_common(known)
     assert link is not None
-    assumed.append(f"intra-node link={link.name} (most instances of {accelerator.name})")
+    assumed.append(f"intra-node link={link.name} ({_most_of(peers)})")
     return link
 
 
@@ -71,11 +71,15 @@ def inter_link(
         return Link(name=None, bytes_per_s=None)
     rates = [peer.inter_link.bytes_per_s for peer in peers if peer.accelerators > 1]
     rate = _most_common(rate for rate in rates if rate is not None)
-    why = "most instances of its kind"
+    why = _most_of(peers)
     if rate is None:
         rate, why = TYPICAL_PORT_GBIT_S * GIGABIT_BYTES * per_node, "one port an accelerator"
     assumed.append(f"inter_node_gbit_s={rate / GIGABIT_BYTES:g} ({why})")
     return Link(name=None, bytes_per_s=rate, rdma=True)
+
+
+def _most_of(peers: tuple[Instance, ...]) -> str:
+    return f"most instances of {', '.join(sorted({peer.accelerator for peer in peers}))}"
 
 
 def _most_common(values: Iterable[T]) -> T | None:
