@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...profiles.profile import Affine, Kernel, Profile, StepTrace
-
-FLASH_HEAD_DIM = 256
-"""A longer head has no flash kernel (profiles/trace/gpu/functions.py)."""
-SLOWER = "efficient"
-"""In the name of the kernel that a mask leaves, where it leaves a fused one."""
-PRODUCTS = {False: 2, True: 5}
-"""Of matrices in the forward and in the backward kernel, as the profile counts them."""
+from ..step.masked_attention import EFFICIENT, takes_mask
 
 
 def takes_a_mask(profile: Profile) -> bool:
@@ -53,22 +47,12 @@ def _causal_step(step: StepTrace) -> StepTrace:
 def _causal(kernel: Kernel) -> Kernel:
     if not _could_be_flash(kernel):
         return kernel
-    op = kernel.op if kernel.dtype != "16bit" else kernel.op.replace(SLOWER, "flash")
+    op = kernel.op if kernel.dtype != "16bit" else kernel.op.replace(EFFICIENT, "flash")
     return kernel.model_copy(update={"op": op, "causal": True, "flops": kernel.flops.times(0.5)})
 
 
 def _could_be_flash(kernel: Kernel) -> bool:
-    if kernel.kind != "attention" or kernel.causal or SLOWER not in kernel.op:
-        return False
-    dims = kernel.dims
-    if dims["seq_q"] != dims["seq_kv"] or dims["head_dim"].base > FLASH_HEAD_DIM:
-        return False
-    sizes = (dims[name].at(1) for name in ("batch", "heads", "seq_q", "seq_kv", "head_dim"))
-    expected = 2.0 * PRODUCTS[kernel.backward]
-    for size in sizes:
-        expected *= size
-    # Values of another width than the keys have no flash kernel either, and other FLOPs.
-    return kernel.flops.at(1) == expected
+    return takes_mask(kernel) and kernel.dims["seq_q"] == kernel.dims["seq_kv"]
 
 
 def _kernels(step: StepTrace) -> Iterator[Kernel]:

@@ -40,6 +40,7 @@ from ..software.versions import (
     SHARDED_BY_TENSOR,
     attention_date,
     is_lean,
+    calls_torch_attention,
     is_python_bound,
     launches_serially,
     narrow_products,
@@ -131,6 +132,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         reductions_apart=REDUCTIONS_APART in setup.features,
         fp8_attention=FP8_ATTENTION in setup.features,
         odd_widths="none" if PADDED_WIDTHS in setup.features else facts.odd_widths,
+        torch_attention=calls_torch_attention(setup.stack, setup.features),
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,

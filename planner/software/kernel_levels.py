@@ -37,12 +37,15 @@ OLDER_ATTENTION = (
     " compute capability 9.0 and 10.0 alone (sdp_utils.cpp); a model that calls it under"
     " torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) may be faster than predicted"
 )
-_CUDNN_FIRST_ON = ("Hopper", "Blackwell")
+_CUDNN_HEADS = {"Hopper": 256, "Blackwell": 128}
+_CUDNN_FIRST_ON = tuple(_CUDNN_HEADS)
 TUNED_ATTENTION: Date = (2025, 1)
 """cuDNN 9.5 and later, FlashAttention-3's and 4's tuned backward."""
 RETUNED_ATTENTION: Date = (2026, 1)
 """cuDNN 9.18.1 (its front end 1.18.0 of 2026-01-27 measures "the sdpa improvements" in it): on an
 H200 9.19 takes 0.93 forward and 0.82 backward of what 9.1 does (causal, 128 wide, 4k to 32k)."""
+_BEFORE_FLASH = ("Maxwell", "Pascal", "Volta", "Turing")
+"""Compute capabilities below 8.0: torch has no flash kernel for them, with a mask or without."""
 _GENERATION = {"Blackwell Ultra": "Blackwell"}
 _SHARED_STEP = {**_GENERATION, "CDNA4": "CDNA3", "Gaudi3": "Gaudi2"}
 """Architectures whose kernels are in a step as those of another."""
@@ -149,8 +152,17 @@ def _memory_family(device: Accelerator, family: str) -> str:
 def _stream_family(device: Accelerator, family: str) -> str:
     """Return the devices whose memory-bound kernels share constants."""
     cards = _memory_family(device, family)
-    is_cached = cards == "GDDR" and (device.l2_bytes or 0) >= LARGE_CACHE_BYTES
-    return f"{cards}.cached" if is_cached else cards
+    return f"{cards}.cached" if has_fast_cache(device) else cards
+
+
+def has_fast_cache(device: Accelerator) -> bool:
+    """Return whether a device's cache is large, and several times as fast as its memory.
+
+    That of an A100 or H100 is large, but their memory is nearly as fast: what runs at a smaller
+    batch is not faster there than its bytes say (BERT, Lambda's and milabench's).
+    """
+    is_card = device.vendor == "NVIDIA" and _is_gddr(device)
+    return is_card and (device.l2_bytes or 0) >= LARGE_CACHE_BYTES
 
 
 def _is_gddr(device: Accelerator) -> bool:
@@ -222,3 +234,49 @@ def attention_slowdown(
     if date is not None and date < RETUNED_ATTENTION:
         return tuned
     return constants.get(f"attention_retuned.{family}", tuned)
+
+
+def efficient_slowdown(
+    device: Accelerator,
+    stack: Stack,
+    date: Date | None,
+    constants: Constants,
+    *,
+    head_dim: Array | float = FULL_HEAD,
+    tokens: Array | float = np.inf,
+) -> Array | float:
+    """Return the time of attention without a flash kernel relative to the measured kernels.
+
+    torch's memory-efficient kernel; where it asks cuDNN first, cuDNN's up to its longest heads
+    (`serves_masks`).
+
+    Args:
+        device: NVIDIA's; others run the same kernels with and without a mask.
+        stack: torch's.
+        date: of the software; None means today.
+        constants: that time.
+        head_dim: of each kernel.
+        tokens: of each kernel's sequences.
+    """
+    architecture = attention_architecture(device)
+    sizes = {"head_dim": head_dim, "tokens": tokens}
+    if device.vendor != "NVIDIA" or architecture in _BEFORE_FLASH:
+        return attention_slowdown(architecture, stack, date, constants, **sizes)
+    second = attention_slowdown(architecture, stack, FLASH_2[stack], constants, **sizes)
+    today = attention_slowdown(architecture, stack, date, constants, **sizes)
+    return np.where(
+        serves_masks(device, date, head_dim),
+        today * constants["masked_attention.cudnn"],
+        second * constants["efficient_attention"],
+    )
+
+
+def serves_masks(device: Accelerator, date: Date | None, head_dim: Array | float) -> Array | bool:
+    """Return whether torch asks cuDNN first, which takes masks of any kind, for heads so wide.
+
+    Its kernels take heads up to 256 wide on compute capability 9.0 and 128 on 10.0
+    (`check_cudnn_tensor_shapes` in torch's sdp_utils.cpp; pytorch/pytorch#130482).
+    """
+    longest = _CUDNN_HEADS.get(attention_architecture(device), 0)
+    is_first = date is None or date >= CUDNN_FIRST
+    return np.asarray(head_dim) <= (longest if is_first else 0)

@@ -42,6 +42,8 @@ class StackFacts:
     """Date of its attention kernels; None is today."""
     flash_package: bool = False
     """Whether attention is the flash-attn package's, not torch's own."""
+    torch_attention: bool = True
+    """Whether attention is torch's own function, which has other kernels where it takes a mask."""
     launches_serially: bool = False
     """Whether the device waits for each launch: host time is added, not hidden."""
     narrow_products: float = 1.0

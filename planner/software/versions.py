@@ -168,6 +168,15 @@ def attention_date(date: Date | None, features: frozenset[str]) -> Date | None:
     return _OF_FLASH_2 if date is None else min(date, _OF_FLASH_2)
 
 
+def calls_torch_attention(stack: Stack, features: frozenset[str]) -> bool:
+    """Return whether attention is torch's scaled_dot_product_attention.
+
+    A model file describes with its masks what other stacks and packages know as a window.
+    """
+    of_package = {FLASH_PACKAGE, FLASH_2_PACKAGE, TRANSFORMER_ENGINE} & features
+    return stack.startswith("torch") and not of_package
+
+
 _OF_FLASH_2: Date = (2024, 1)
 """A month in which the package was of its second generation."""
 

@@ -18,10 +18,18 @@ from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..parallelism.column_row_parallel import SPLIT_EXPERTS, is_expert_product
 from ..software.fusion import REREAD, Outliving, fuse
-from ..software.kernel_levels import attention_architecture, attention_slowdown, in_step
+from ..software.kernel_levels import (
+    attention_architecture,
+    attention_slowdown,
+    efficient_slowdown,
+    has_fast_cache,
+    in_step,
+    serves_masks,
+)
 from ..software.stack import StackFacts
 from ..software.versions import fuses_experts, lacks_grouped_kernels, picks_layouts
 from .kernel_times import MATMUL_KINDS, KernelTable
+from .masked_attention import is_efficient, takes_mask
 
 Array = np.ndarray
 
@@ -149,6 +157,13 @@ class StepKernels:
                     if id(kernel) not in rows:
                         rows[id(kernel)] = len(kernels)
                         kernels.append(kernel)
+        self._backward = frozenset(
+            rows[id(kernel)]
+            for segments in self._segments
+            for segment in segments
+            if segment.phase == "backward"
+            for kernel in segment.kernels
+        )
         self._table = KernelTable(kernels, micro_batches)
         self._rows: dict[KernelKind, list[int]] = {}
         for row, kernel in enumerate(kernels):
@@ -159,6 +174,8 @@ class StepKernels:
         self._head_dim = np.array([[kernels[row].dims["head_dim"][0]] for row in self._flash])
         tokens = [max(kernels[row].dims["seq_q"][0], 1.0) for row in self._flash]
         self._tokens = np.array(tokens).reshape(-1, 1)
+        self._efficient = np.array([[is_efficient(kernels[row])] for row in self._flash])
+        self._masked = [row for row in self._flash if takes_mask(kernels[row])]
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._reduces = [row for row, k in enumerate(kernels) if REREAD in k.dims]
         self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
@@ -259,15 +276,11 @@ class StepKernels:
         device_s = self._table.device_s(
             curves, precision, cast_bytes=cast_bytes, odd_widths=stack.odd_widths
         )
-        device_s[self._flash] *= attention_slowdown(
-            attention_architecture(device),
-            stack.name,
-            stack.attention_date,
-            constants,
-            head_dim=self._head_dim.reshape(-1, 1),
-            tokens=self._tokens,
-            own_package=stack.flash_package,
-        )
+        if has_fast_cache(device):
+            device_s -= constants["cached_reads"] * self._table.found_in_cache_s(
+                curves, self._backward
+            )
+        self._attend(device_s, curves, stack)
         device_s[self._linear] *= stack.narrow_products
         if stack.reductions_apart and self._reduces:
             again = self._table.dims_of(self._reduces)[REREAD]
@@ -294,6 +307,27 @@ class StepKernels:
             moved = curves.memory_bound_s(self._table.row_bytes(self._grouped), kind="copy")
             device_s[self._grouped] += passes * copy_step * moved
         return device_s
+
+    def _attend(self, device_s: Array, curves: DeviceCurves, stack: StackFacts) -> None:
+        """Change [K, B] seconds of attention in 16 bits to those of the kernels of a stack."""
+        device, constants, date = curves.device, stack.constants, stack.attention_date
+        sizes = {"head_dim": self._head_dim.reshape(-1, 1), "tokens": self._tokens}
+        slowdown = attention_slowdown(
+            attention_architecture(device),
+            stack.name,
+            date,
+            constants,
+            own_package=stack.flash_package,
+            **sizes,
+        )
+        if stack.torch_attention and self._efficient.any():
+            left = efficient_slowdown(device, stack.name, date, constants, **sizes)
+            slowdown = np.where(self._efficient, left, slowdown)
+        device_s[self._flash] *= slowdown
+        if stack.torch_attention and self._masked:
+            read_s = curves.memory_bound_s(self._table.mask_bytes(self._masked))
+            served = serves_masks(device, date, self._table.dims_of(self._masked)["head_dim"])
+            device_s[self._masked] += np.where(served, 0.0, read_s)
 
 
 def _fuses_experts(device: Accelerator, precision: Precision, stack: StackFacts) -> bool:

@@ -11,6 +11,7 @@ from gpuplan.planner.software.versions import (
     BLOCKING_TENSOR,
     TRANSFORMER_ENGINE,
     attention_date,
+    calls_torch_attention,
     fuses_experts,
     is_python_bound,
     lacks_grouped_kernels,
@@ -240,3 +241,10 @@ def test_a_recipe_may_keep_to_flash_attention_2() -> None:
     assert attention_date((2025, 5), frozenset()) == (2025, 5)
     assert attention_date((2025, 5), second) == attention_date(None, second) == (2024, 1)
     assert attention_date((2023, 9), second) == (2023, 9)
+
+
+def test_attention_is_torchs_own_where_nothing_says_otherwise():
+    assert calls_torch_attention("torch-compile", frozenset({"deepspeed"}))
+    assert not calls_torch_attention("megatron", frozenset())
+    for package in ("flash-attention-package", "flash-attention-2", "transformer-engine"):
+        assert not calls_torch_attention("torch-eager", frozenset({package}))
