@@ -345,6 +345,8 @@ class Profile(FrozenModel):
     file_precision: str | None
     """The file's own autocast or parameter dtype as a precision name; None when it sets none."""
     file_compiles: bool
+    loss_in_model: bool = False
+    """Whether the model computes its cross-entropy itself: compiled whole, that is fused too."""
     default_micro_batch: int | None
     """Default of `make_batch`'s batch size, when the file gives one."""
     optimizer: OptimizerFacts
@@ -358,6 +360,8 @@ class Profile(FrozenModel):
     """None where no linear layer is frozen."""
     steps: tuple[StepTrace, ...]
     """One per numerics class that was traced, with recompute "none"."""
+    synced_norms: tuple[int, ...] = ()
+    """Channels of each SyncBatchNorm that trains: its statistics are those of all data ranks."""
     mixes_samples: bool = False
     """Whether the loss multiplies the samples of a micro-batch with each other, as CLIP's does."""
     warnings: tuple[str, ...] = ()

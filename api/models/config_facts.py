@@ -94,6 +94,7 @@ def _notes(profile: Profile, spec: ModelSpec, *, told_precision: Precision | Non
         )
     if profile.tokens_per_sample is not None and SEQ_LEN not in spec.params:
         yield (
-            f"every sample is counted as {profile.tokens_per_sample:,.0f} tokens, as --param"
-            " seq_len=… was not given"
+            f"every sample is counted as {profile.tokens_per_sample:,.0f} tokens without"
+            " padding, as --param seq_len=… was not given (padded batches attend with a mask, which"
+            " is slower)"
         )

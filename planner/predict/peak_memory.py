@@ -95,7 +95,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         setup.recompute,
         micro_batches,
         autocast=setup.autocast,
-        residence=setup_residence(setup),
+        residence=setup_residence(setup, loss_in_model=cache.profile.loss_in_model),
     )
     traced = cache.numerics(setup.precision, autocast=setup.autocast)
     gather = wire_bytes(setup.precision).gather
@@ -206,7 +206,7 @@ def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool, workspace_b
         setup.micro_batch,
         autocast=setup.autocast,
         tight=tight,
-        residence=setup_residence(setup),
+        residence=setup_residence(setup, loss_in_model=cache.profile.loss_in_model),
         workspace_bytes=workspace_bytes,
     )
     return max(1.0, found)
@@ -288,7 +288,7 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
         UnsupportedError: the model cannot be split that way.
     """
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
-    residence = setup_residence(setup)
+    residence = setup_residence(setup, loss_in_model=cache.profile.loss_in_model)
     split, loss = split_of(setup), residence.loss
     share = cache.steps.split_in(numerics, setup.recompute, split, home=residence.at_home)
 

@@ -17,6 +17,7 @@ from ..software.fp8_operands import gathered_bytes, kept_operands
 from ..software.kept_memory import (
     BUILT_IN_FP32,
     KEPT_LOGITS,
+    compiles_whole,
     fuses_kernels,
     keeps_gradients,
     loss_of,
@@ -39,8 +40,8 @@ from ..software.versions import (
     REDUCTIONS_APART,
     SHARDED_BY_TENSOR,
     attention_date,
-    is_lean,
     calls_torch_attention,
+    is_lean,
     is_python_bound,
     launches_serially,
     narrow_products,
@@ -66,11 +67,18 @@ PER_OP_SHARE = 3 / 8
 which is taken to be redone for the same share."""
 
 
-def setup_residence(setup: Setup) -> Residence:
-    """Return what of the step is not on the device all the time."""
+def setup_residence(setup: Setup, *, loss_in_model: bool = False) -> Residence:
+    """Return what of the step is not on the device all the time.
+
+    Args:
+        setup: the run.
+        loss_in_model: whether the model computes its cross-entropy itself.
+    """
     away = residence_of(setup.offload, setup.features)
     date = setup.software_date
     own = loss_of(setup.stack, setup.features, date)
+    if own == "whole" and loss_in_model and compiles_whole(setup):
+        own = "one kernel"
     return replace(
         away,
         loss=away.loss if away.loss != "whole" else own,
@@ -124,6 +132,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         date=date,
         attention_date=attention_date(date, setup.features),
         flash_package=FLASH_PACKAGE in setup.features,
+        torch_attention=calls_torch_attention(setup.stack, setup.features),
         narrow_products=narrow_products(setup.features),
         routing_passes=routing_passes(setup.stack, setup.features, constants),
         optimizer_loop=optimizer_loop(date, setup.features, constants),
@@ -132,7 +141,6 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         reductions_apart=REDUCTIONS_APART in setup.features,
         fp8_attention=FP8_ATTENTION in setup.features,
         odd_widths="none" if PADDED_WIDTHS in setup.features else facts.odd_widths,
-        torch_attention=calls_torch_attention(setup.stack, setup.features),
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute, Stack
+from ...profiles.profile import Profile
 from ..hardware.cluster import Site
 from ..offload.host_memory import steps_on_host
 from ..parallelism.rank_parameters import RankUnits
@@ -138,7 +139,12 @@ def data_parallel_parts(
     stack = stack_facts(setup, cache.constants)
     parts = step_times(
         times,
-        data_traffic(cache.steps.units_in(setup.stack), layouts, cache.links(site), wire_of(setup)),
+        data_traffic(
+            cache.steps.units_in(setup.stack),
+            layouts,
+            cache.links(site),
+            wire_of(setup, cache.profile),
+        ),
         optimizer_s=optimizer_s(
             cache.profile,
             layouts,
@@ -297,7 +303,7 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
                 hybrid_rows([(fullest, layout)]),
                 np.array([[layout.accelerators]]),
                 cache.links(site),
-                wire_of(setup),
+                wire_of(setup, cache.profile),
             ),
             stepped=stepped,
             accumulated=np.array([[accumulated_parameters(fullest, layout, setup.stack)]]),
@@ -321,6 +327,7 @@ def sent_parts_of(setup: Setup) -> int:
     return sent_parts(setup.stack, setup.software_date, setup.features, setup.layout)
 
 
-def wire_of(setup: Setup) -> WireBytes:
-    """Return bytes per parameter of the setup's collectives."""
-    return wire_bytes(setup.precision, setup.stack, setup.software_date, setup.features)
+def wire_of(setup: Setup, profile: Profile) -> WireBytes:
+    """Return bytes per parameter of the setup's collectives, and what its norms exchange."""
+    wire = wire_bytes(setup.precision, setup.stack, setup.software_date, setup.features)
+    return replace(wire, synced_norms=profile.synced_norms)

@@ -45,6 +45,17 @@ def loss_of(stack: Stack, features: Collection[str] = (), date: Date | None = No
     return "one kernel" if FUSED_LOSS in features else "whole"
 
 
+def compiles_whole(setup: Setup) -> bool:
+    """Return whether a compiler sees all that a model computes, and not one block at a time.
+
+    Blocks are compiled by themselves where FSDP, ZeRO or tensor ranks cut between them
+    (`compile_model` in launcher/runner/parallel/parallelize.py).
+    """
+    layout = setup.layout
+    compiles = setup.compile or setup.stack == "torch-compile"
+    return compiles and layout.zero_stage == 0 and layout.tensor == layout.pipeline == 1
+
+
 def _loss_of_megatron(date: Date | None) -> Loss:
     if date is not None and date < MEGATRON_CORE:
         return "softmax kept"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -53,6 +54,8 @@ class WireBytes:
     """Whether ZeRO-1 and ZeRO-2 reduce gradients while nothing else runs (DeepSpeed)."""
     reduces_whole: bool = False
     """Whether they all-reduce gradients of which a rank needs its shard alone (DeepSpeed)."""
+    synced_norms: tuple[int, ...] = ()
+    """Channels of each norm whose statistics are those of all ranks (SyncBatchNorm)."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,35 @@ def slotted_calls(
 ) -> tuple[SlottedCall, ...]:
     """Return the collectives of one step under a layout; they do not depend on the machine.
 
+    Args:
+        units: of the model.
+        layout: of which the data dimension is looked at.
+        wire: bytes per parameter.
+    """
+    if layout.data == 1:
+        return ()
+    return (*_norm_calls(wire.synced_norms, layout.data), *_parameter_calls(units, layout, wire))
+
+
+def _norm_calls(channels: tuple[int, ...], ranks: int) -> Iterator[SlottedCall]:
+    """Yield what norms of all ranks exchange in each micro-batch, while everything else waits.
+
+    Forward mean, spread and count of every rank, backward two sums of each channel, in fp32
+    (torch, torch/nn/modules/_functions.py, `SyncBatchNorm`).
+    """
+    for size, count in Counter(channels).items():
+        gathered, reduced = 4.0 * (2 * size + 1) * ranks, 4.0 * 2 * size
+        for slot in ("forward_s", "forward_bare_s"):
+            yield SlottedCall(slot, "all_gather", gathered, ranks, count)
+        for slot in ("backward_s", "backward_bare_s"):
+            yield SlottedCall(slot, "all_reduce", reduced, ranks, count)
+
+
+def _parameter_calls(
+    units: tuple[Unit, ...], layout: Layout, wire: WireBytes
+) -> tuple[SlottedCall, ...]:
+    """Return the collectives of parameters and their gradients.
+
     DDP all-reduces buckets of gradients during the last backward, with zeros in them for what the
     loss leaves out (reducer.cpp, `mark_variable_ready_dense`); Megatron's and DeepSpeed's ZeRO-1
     and ZeRO-2 reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters
@@ -81,8 +113,6 @@ def slotted_calls(
     Where ranks own whole tensors all ranks reduce all gradients, and every owner broadcasts
     (InternLM, internlm/solver/optimizer/hybrid_zero_optim.py@01e7fd61).
     """
-    if layout.data == 1:
-        return ()
     is_fsdp = layout.zero_stage == 3 or (layout.zero_stage > 0 and wire.sharded_by_unit)
     if is_fsdp and layout.shard > 1:
         return tuple(_fsdp_calls(units, layout, wire))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NoReturn
@@ -14,6 +14,7 @@ from .assumed import CHECK_PASSES, Assumed
 from .callers import calling_frame, calling_modules, is_called_by
 from .gpu.answers import gpu_machine
 from .gpu.target import Target
+from .padding import ALL_SEEN, LIBRARY, NOT_KNOWN, OF_DECODER, mask_asked_for
 from .recording.recorder import Recorder
 from .torch_private import without_dynamo
 from .unknown_value import UnknownValue, is_condition, is_whole_number
@@ -45,6 +46,8 @@ class Machine:
         self.workload = workload
         self.assumed = assumed
         self.notes = notes
+        self.hiding_masks: Callable[[], Mapping[str, bool]] = dict
+        """Gives of each mask in a batch whether it hides a token (`padding.hiding_masks`)."""
         self.recorder = Recorder("meta", self._data_dependent, self._size)
         self.target = Target(
             casts=casts,
@@ -135,10 +138,23 @@ class Machine:
         if "torch.nn.init" in callers:
             # "Is any value still out of range?"
             return 0.0
-        if "transformers.masking_utils" in callers:
-            # "Is nothing padded, nothing packed?": then no mask is made, and attention stays flash.
-            return 1.0
+        if LIBRARY in callers:
+            return self._all_seen()
         return None
+
+    def _all_seen(self) -> float:
+        """Return what transformers reads of a mask: "Is nothing padded, nothing packed?"."""
+        asked = mask_asked_for()
+        if asked is None:
+            return 1.0
+        hides = self.hiding_masks().get(asked)
+        if hides:
+            self.target.pads = True
+            return 0.0
+        if asked != OF_DECODER:
+            said = NOT_KNOWN if hides is None else ALL_SEEN
+            self.notes.extend(() if said in self.notes else (said,))
+        return 1.0
 
     def _line(self) -> failures.UserLine | None:
         frame = calling_frame()

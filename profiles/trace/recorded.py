@@ -17,6 +17,8 @@ class FileFacts:
     autocast: torch.dtype | None
     """The dtype that it casts to itself."""
     compiles: bool
+    loss_in_model: bool
+    """Whether the model computes its cross-entropy itself."""
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 
 import torch
@@ -65,6 +65,7 @@ def make_profile(
         batch_tensors=same_tensors(runs[0]),
         file_precision=_file_precision(facts.autocast, built),
         file_compiles=facts.compiles,
+        loss_in_model=facts.loss_in_model,
         default_micro_batch=workload.loader_batch_size() or workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable - unused),
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
@@ -72,6 +73,7 @@ def make_profile(
         tied_blocks=tied_blocks(built.model),
         frozen_linears=_frozen_linears(built.model),
         steps=tuple(steps),
+        synced_norms=tuple(_synced_norms(built.model)),
         mixes_samples=_mixes_samples(crossed),
         warnings=facts.warnings,
         notes=(
@@ -81,6 +83,12 @@ def make_profile(
             *_notes(crossed, steps),
         ),
     )
+
+
+def _synced_norms(model: nn.Module) -> Iterator[int]:
+    for module in model.modules():
+        if isinstance(module, nn.SyncBatchNorm) and module.training:
+            yield module.num_features
 
 
 def same_tensors(run: PairedRuns) -> tuple[BatchTensor, ...]:

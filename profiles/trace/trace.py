@@ -40,6 +40,7 @@ from .on_device import (
     tensors_of,
     to_sixteen_bit,
 )
+from .padding import hiding_masks
 from .recorded import FileFacts, RecordedStep
 from .recording.recorder import LOOKED_AT_EVERY, Recorder
 from .step_checks import check_gradients, check_growth, check_loss
@@ -134,6 +135,8 @@ class _Tracer:
         self._at_work = at_work
         self.file_autocast: torch.dtype | None = None
         self._compiles = False
+        self._loss_in_model = False
+        self._masks: dict[str, bool] | None = None
         self._casts_inputs = False
         self.notes: list[str] = []
         folder = workload.path.parent if workload.path else None
@@ -154,6 +157,7 @@ class _Tracer:
         return FileFacts(
             autocast=self.file_autocast,
             compiles=self._compiles or self.models.compiles,
+            loss_in_model=self._loss_in_model,
             notes=(*self.notes, *self.assumed.unused_notes()),
             warnings=tuple(warnings),
         )
@@ -260,6 +264,12 @@ class _Tracer:
     def _batch(self, size: int) -> Any:
         return on_device(self.workload.make_batch(size))
 
+    def _hiding_masks(self) -> dict[str, bool]:
+        """Return of each mask in a batch whether it hides a token: looked at once."""
+        if self._masks is None:
+            self._masks = hiding_masks(self.workload, SIZES[0][0])
+        return self._masks
+
     def _usual_tensors(self) -> tuple[BatchTensor, ...] | None:
         """Return what a batch is without the params that were given; None if it cannot be made."""
         make_batch = self.workload.make_usual_batch
@@ -301,6 +311,7 @@ class _Tracer:
         """
         self.assumed.batch_size = size
         machine = Machine(self.workload, self.assumed, self.notes, casts=numerics in AUTOCAST)
+        machine.hiding_masks = self._hiding_masks
         wraps = numerics in AUTOCAST and self.file_autocast is None
         recorder = machine.recorder
         recorder.at_work = self._watched(all_into or BusyLoops())
@@ -333,6 +344,7 @@ class _Tracer:
                     stack.close()
                     return self._step(built, numerics, size, optimize=optimize, all_into=all_into)
             self._compiles |= target.compiles
+            self._loss_in_model |= recorder.loss_in_model
             forward_end_tick = recorder.tick
             recorder.start("backward")
             loss.backward()

@@ -22,6 +22,14 @@ LOST_ROWS = (
     " kernels out: what runs instead writes every score to memory. .contiguous() before the call"
     " brings them back"
 )
+_WITHOUT_A_MASK = (
+    "is_causal=True does what a causal mask does; for others there is"
+    " torch.nn.attention.flex_attention"
+)
+_WITHOUT_PADDING = (
+    'attn_implementation="flash_attention_2" leaves out what attention_mask hides, and keeps apart'
+    " what is packed"
+)
 FROM_DATA = frozenset(("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer"))
 
 
@@ -101,11 +109,12 @@ def lost_flash(
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
     *_: Any,
+    pads: bool = False,
     **__: Any,
 ) -> str | None:
     """Return what a call does that alone rules faster kernels out; None for all others.
 
-    Takes the arguments of `scaled_dot_product_attention`.
+    Takes the arguments of `scaled_dot_product_attention`, and whether the batch is padded.
     """
     if not _lie_in_rows(query, key, value):
         return None if _kernel_of_rows(query, key, value, attn_mask) == "math" else LOST_ROWS
@@ -113,11 +122,8 @@ def lost_flash(
         return None
     kernel = attention_kernel(query, key, value, attn_mask)
     instead = "writes every score to memory" if kernel == "math" else "is slower, and reads it"
-    return (
-        f"gives attention a mask, which rules the flash kernel out: what runs instead {instead}."
-        " is_causal=True does what a causal mask does; for others there is"
-        " torch.nn.attention.flex_attention"
-    )
+    said = f"gives attention a mask, which rules the flash kernel out: what runs instead {instead}."
+    return f"{said} {_WITHOUT_PADDING if pads else _WITHOUT_A_MASK}"
 
 
 def _additive(mask: torch.Tensor, query: torch.Tensor) -> torch.Tensor:

@@ -79,6 +79,8 @@ class Target(TorchFunctionMode):
         """Whether `istft` runs, which asks whether the sum of its windows is 0 somewhere."""
         self.reads_host_values = False
         """Whether a tensor of the host was read, whose values are there in a trace."""
+        self.pads = False
+        """Whether a mask of the batch hides tokens, which transformers gives attention then."""
         self._unknown_values = False
         self._paused = paused
         self.autocast = Autocast(keep)
@@ -137,7 +139,7 @@ class Target(TorchFunctionMode):
         """Tell what a call does that its caller should know."""
         said = None
         if name == ATTENTION:
-            said = lost_flash(*args, **kwargs)
+            said = lost_flash(*args, pads=self.pads, **kwargs)
         elif name == PACK and args[0].is_meta:
             said = PACKED_WHOLE
         if said is not None and self._note is not None:

@@ -42,6 +42,7 @@ from .uses import Uses
 EMBEDDING_BACKWARD = "EmbeddingBackward0"
 """Autograd node that leaves the padding's rows out of a sparse gradient."""
 LOOKED_AT_EVERY = 256
+CROSS_ENTROPIES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 _LOCAL_SCALAR = torch.ops.aten._local_scalar_dense.default
 
 
@@ -74,6 +75,9 @@ class Recorder(TorchDispatchMode):
         self._routing: Routing | None = None
         self._pauses = 0
         self._modules: list[Place] = [Place(ROOT, None, "")]
+        self._losses: set[bool] = set()
+        """Whether in the model, of each cross-entropy."""
+        self._is_in_model = False
         self._runs = 0
         self._nodes: list[int] = []
         self._node_places: list[tuple[Place, bool]] = []
@@ -88,6 +92,11 @@ class Recorder(TorchDispatchMode):
     def rows(self) -> Rows:
         """The storages, one entry each, in order of birth."""
         return self.storages.rows
+
+    @property
+    def loss_in_model(self) -> bool:
+        """Whether every cross-entropy is computed by the model, as those of transformers do."""
+        return self._losses == {True}
 
     # --- called by the engine ------------------------------------------------------------------
 
@@ -121,6 +130,7 @@ class Recorder(TorchDispatchMode):
         index_of = {id(block): index for index, block in enumerate(blocks)}
 
         def before(module: torch.nn.Module, inputs: Any) -> None:
+            self._is_in_model |= module is model
             index = index_of.get(id(module))
             here = self._modules[-1]
             path = paths.get(id(module), here.module)
@@ -132,6 +142,7 @@ class Recorder(TorchDispatchMode):
 
         def after(module: torch.nn.Module, inputs: Any, output: Any) -> None:
             self._modules.pop()
+            self._is_in_model &= module is not model
 
         def enter_block(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
             self._enter(index_of[id(module)], (args, kwargs))
@@ -278,6 +289,8 @@ class Recorder(TorchDispatchMode):
         touched = self._storages_of(operands)
         place, weighs = self._place(touched)
         instance = self._instance(place)
+        if operation.name in CROSS_ENTROPIES:
+            self._losses.add(self._is_in_model)
         if self.phase == "backward":
             self.uses.note(touched, place.run, self._running_node_tick, self.tick)
         elif operation.writes and self.phase == "forward":

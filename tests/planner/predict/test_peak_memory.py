@@ -71,3 +71,19 @@ def test_what_stops_after_the_backward_pass_keeps_no_optimizer_state(
     plain = memory_parts(cache, base)
     unstepped = memory_parts(cache, replace(base, optimizer="none"))
     assert plain.optimizer_bytes.item() > unstepped.optimizer_bytes.item() == 0
+
+
+def test_a_loss_that_is_compiled_with_its_model_holds_fewer_logits(small_decoder: Profile) -> None:
+    inside = ModelCache(small_decoder.model_copy(update={"loss_in_model": True}))
+    outside = ModelCache(small_decoder)
+    compiled = replace(BASE, recompute="none", micro_batch=64, compile=True)
+    logits = 64 * 256 * 1000
+    saved = peak_bytes(outside, compiled) - peak_bytes(inside, compiled)
+    # The log-softmax, and its gradient, in fp32.
+    assert saved >= 2 * 4 * logits
+    for other in (
+        replace(compiled, compile=False),
+        replace(compiled, layout=Layout(data=2, shard=2, zero_stage=3)),
+        replace(compiled, layout=Layout(tensor=2)),
+    ):
+        assert peak_bytes(inside, other) == peak_bytes(outside, other)

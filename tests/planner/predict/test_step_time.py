@@ -14,7 +14,7 @@ from gpuplan.catalog.vocabulary import Stack
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.setup import Setup
+from gpuplan.planner.predict.setup import Setup, stack_facts
 from gpuplan.planner.predict.step_time import (
     data_parallel_parts,
     doubts_of,
@@ -140,3 +140,26 @@ def test_steps_that_wait_for_the_host_are_less_sure(toy: Profile) -> None:
     small, large = doubt(1), doubt(256)
     assert 0 <= large < 0.2 * small < 0.2 * math.log(5)
     assert doubt(1, "xla") == 0
+
+
+@pytest.mark.parametrize("layout", [Layout(data=8), Layout(data=4, pipeline=2)], ids=["dp", "pp"])
+def test_norms_of_all_ranks_lengthen_every_micro_batch(toy: Profile, layout: Layout) -> None:
+    norms = toy.model_copy(update={"synced_norms": (64,) * 50})
+
+    def sent_s(profile: Profile, accum: int) -> float:
+        setup = replace(PLAIN, layout=layout, grad_accum=accum, stack="megatron", autocast=False)
+        return step_parts(ModelCache(profile), site(8), setup).data_comm_exposed_s.item()
+
+    twice = sent_s(norms, 2) - sent_s(toy, 2)
+    assert twice > 2 * 50 * 2 * 5e-6  # Of two collectives a norm, none takes less than this.
+    assert sent_s(norms, 6) - sent_s(toy, 6) == pytest.approx(3 * twice, rel=1e-6)
+
+
+def test_attention_with_a_mask_is_that_of_the_stack(toy: Profile) -> None:
+    """The wiring from a setup to `StackFacts.torch_attention`."""
+    assert stack_facts(PLAIN, ModelCache(toy).constants).torch_attention
+    for other in (
+        replace(PLAIN, stack="megatron", autocast=False),
+        replace(PLAIN, features=frozenset({"transformer-engine"})),
+    ):
+        assert not stack_facts(other, ModelCache(toy).constants).torch_attention

@@ -89,3 +89,22 @@ def test_gradients_are_kept_where_the_feature_says_so_and_not_by_apex(
     assert keeps_gradients(setup) is keeps
     assert setup_residence(setup).keeps_gradients is keeps
     assert not keeps_gradients(Setup(**base))
+
+
+@pytest.mark.parametrize(
+    ("compiled", "layout", "loss"),
+    [
+        (True, Layout(), "one kernel"),
+        (True, Layout(data=8), "one kernel"),
+        (True, Layout(data=8, shard=8, zero_stage=3), "whole"),
+        (True, Layout(tensor=2), "whole"),
+        (False, Layout(), "whole"),
+    ],
+)
+def test_a_loss_in_a_model_that_is_compiled_whole_is_one_kernel(
+    compiled: bool, layout: Layout, loss: str
+) -> None:
+    """Blocks are compiled one by one under FSDP and tensor ranks: the loss is outside of them."""
+    setup = Setup(layout=layout, precision="bf16-amp", micro_batch=1, compile=compiled)
+    assert setup_residence(setup, loss_in_model=True).loss == loss
+    assert setup_residence(setup).loss == "whole"

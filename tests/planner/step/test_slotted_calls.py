@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpuplan.planner.parallelism.fsdp import Unit
@@ -66,3 +68,20 @@ def test_deepspeed_beside_megatron_reduces_sums_of_bf16_gradients_in_fp32() -> N
     assert bf16.count * bf16.total_bytes == 2 * fp16.count * fp16.total_bytes
     own = calls_of(layout, wire_bytes("bf16-amp", "megatron", (2022, 9)))["last_backward_bare_s"]
     assert (own.kind, own.count) == ("reduce_scatter", 1)
+
+
+def test_norms_of_all_ranks_exchange_in_every_micro_batch_while_all_else_waits() -> None:
+    wire = replace(wire_bytes("bf16-amp"), synced_norms=(64, 64, 128))
+    plain = slotted_calls((BLOCK, ROOT), Layout(data=8), wire_bytes("bf16-amp"))
+    found = slotted_calls((BLOCK, ROOT), Layout(data=8), wire)
+    assert found[-len(plain) :] == plain
+    norms = found[: -len(plain)]
+    assert {call.slot for call in norms} == {
+        "forward_s", "forward_bare_s", "backward_s", "backward_bare_s",
+    }  # fmt: skip
+    bare = [call for call in norms if "bare" in call.slot]
+    assert sum(call.count for call in bare) == 2 * 3
+    gathered = [call for call in bare if call.kind == "all_gather"]
+    # Mean, spread and one count of each of 8 ranks, in fp32.
+    assert sorted(call.total_bytes for call in gathered) == [8 * 4 * 129, 8 * 4 * 257]
+    assert slotted_calls((BLOCK, ROOT), Layout(), wire) == ()

@@ -1,5 +1,6 @@
 """What a trace says of a model: its counts, precisions and memory."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -252,30 +253,119 @@ def test_cuda_calls_and_compile_do_not_break_a_trace() -> None:
     assert profile.flops == plain.flops
 
 
-def test_transformers_models_keep_flash_attention() -> None:
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
+LLAMA = SMALL | {"intermediate_size": 128, "num_hidden_layers": 2, "num_key_value_heads": 2}
+BART = {
+    "d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "vocab_size": 100,
+}  # fmt: skip
+EFFICIENT, FLASH = (f"_scaled_dot_product_{kind}_attention" for kind in ("efficient", "flash"))
+
+
+def with_mask(
+    mask: Callable[[torch.Tensor], torch.Tensor], *, named: bool = True, bart: bool = False
+) -> Profile:
+    """Return the trace of a small model of transformers, whose batches have this mask."""
     import transformers  # of the dev extra, as the tests are
 
-    config = transformers.LlamaConfig(
-        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=100,
-    )  # fmt: skip
+    def build_model() -> nn.Module:
+        if bart:
+            config = transformers.BartConfig(**BART)
+            return transformers.BartForConditionalGeneration(config)
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))
 
-    def make_batch(size: int) -> dict[str, torch.Tensor]:
+    def make_batch(size: int) -> Any:
         tokens = torch.randint(100, (size, 32))
-        mask = torch.ones_like(tokens)
-        return {"input_ids": tokens, "attention_mask": mask, "labels": tokens}
+        given = {"input_ids": tokens, "attention_mask": mask(tokens), "labels": tokens}
+        return given if named else tuple(given.values())
 
-    profile = trace_workload(
-        workload(
-            build_model=lambda: transformers.AutoModelForCausalLM.from_config(config),
-            make_batch=make_batch,
-            compute_loss=lambda model, batch: model(**batch).loss,
-        ),
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        names = ("input_ids", "attention_mask", "labels")
+        return model(**(batch if named else dict(zip(names, batch, strict=True)))).loss
+
+    return trace_workload(
+        workload(build_model=build_model, make_batch=make_batch, compute_loss=compute_loss),
         numerics=["amp16"],
     )
+
+
+def last_padded(tokens: torch.Tensor) -> torch.Tensor:
+    mask = torch.ones_like(tokens)
+    mask[:, -3:] = 0
+    return mask
+
+
+def attention_of(profile: Profile) -> dict[tuple[str, bool], int]:
+    """Return how often each forward kernel of attention runs, and whether it is causal."""
+    step = profile.steps[0]
+    ran = (k for index in step.schedule for k in step.segments[index].kernels)
+    return dict(Counter((k.op, k.causal) for k in ran if k.op in (EFFICIENT, FLASH)))
+
+
+def test_transformers_models_keep_flash_attention() -> None:
+    profile = with_mask(torch.ones_like)
     assert profile.blocks[0].count == 2
-    attention = {k.op for k in kernels(profile.steps[0]) if k.kind == "attention"}
-    assert "_scaled_dot_product_flash_attention" in attention
+    assert attention_of(profile) == {(FLASH, True): 2}
+    (note,) = profile.notes
+    assert note.startswith("attention_mask hides no token") and "padded" in note
+
+
+def test_transformers_models_with_padding_attend_with_a_mask() -> None:
+    profile = with_mask(last_padded)
+    assert attention_of(profile) == {(EFFICIENT, False): 2}
+    (note,) = profile.notes
+    assert "gives attention a mask" in note and "flash_attention_2" in note
+
+
+def test_a_mask_without_its_name_is_said_not_to_be_known() -> None:
+    profile = with_mask(last_padded, named=False)
+    assert attention_of(profile) == {(FLASH, True): 2}
+    (note,) = profile.notes
+    assert note.startswith("what attention_mask hides is not known")
+
+
+def test_padding_of_an_encoder_leaves_its_decoder_alone() -> None:
+    """Its own mask, that over what it wrote itself, is all ones: `is_causal` then."""
+    profile = with_mask(last_padded, bart=True)
+    assert attention_of(profile) == {(EFFICIENT, False): 2, (FLASH, True): 1}
+
+
+def test_norms_whose_statistics_are_those_of_all_ranks() -> None:
+    def build_model() -> nn.Module:
+        norms = nn.BatchNorm1d(WIDTH), nn.BatchNorm1d(4)
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), norms[0], nn.Linear(WIDTH, 4), norms[1])
+        return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+
+    profile = trace_workload(workload(build_model=build_model), numerics=["fp32"])
+    assert profile.synced_norms == (WIDTH, 4)
+    assert trace_workload(workload(), numerics=["fp32"]).synced_norms == ()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_where_the_cross_entropy_is_computed(inside: bool) -> None:
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mlp = Mlp()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores = self.mlp(x)
+            return F.cross_entropy(scores, x.argmax(1)) if inside else scores
+
+    criterion = nn.CrossEntropyLoss()
+
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        found = model(batch[0])
+        return found if inside else criterion(found, batch[0].argmax(1))
+
+    profile = trace_workload(workload(build_model=WithLoss, compute_loss=compute_loss))
+    assert profile.loss_in_model is inside
+
+    def compute_both(model: nn.Module, batch: Any) -> torch.Tensor:
+        return compute_loss(model, batch) + criterion(batch[0], batch[0].argmax(1))
+
+    both = trace_workload(workload(build_model=WithLoss, compute_loss=compute_both))
+    assert not both.loss_in_model
 
 
 def test_products_of_samples_with_samples_are_noted() -> None:
