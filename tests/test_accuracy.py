@@ -66,9 +66,9 @@ DEVICES_COVERED = (0.76, 0.86)  # 80 %; of sources 84 is the most that is wanted
 READINGS_COVERED = (0.84, 0.93)  # 89 %
 """The same of records as they were first written. The interval is fitted to these and to the
 sources of the day before, of which it covers as much less than 80 % as more of these."""
-UNSEEN_COVERED = (0.76, 0.84)  # 82 %
+UNSEEN_COVERED = (0.8, 0.9)  # 86 %; 82 to 2026-11-29
 """Share inside the interval of the runs that nothing is fitted to, of both sets together."""
-UNSEEN_MEAN, OTHER_KINDS_MEAN = 0.155, 0.205  # 15.1 and 20.0 %
+UNSEEN_MEAN, OTHER_KINDS_MEAN = 0.155, 0.185  # 15.2 and 18.1 %
 MEAN_WITHIN_FOLDS = 0.075
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}

@@ -259,11 +259,16 @@ def efficient_slowdown(
         tokens: of each kernel's sequences.
     """
     architecture = attention_architecture(device)
-    sizes = {"head_dim": head_dim, "tokens": tokens}
+
+    def of_flash(date: Date | None) -> Array | float:
+        return attention_slowdown(
+            architecture, stack, date, constants, head_dim=head_dim, tokens=tokens
+        )
+
+    today = of_flash(date)
     if device.vendor != "NVIDIA" or architecture in _BEFORE_FLASH:
-        return attention_slowdown(architecture, stack, date, constants, **sizes)
-    second = attention_slowdown(architecture, stack, FLASH_2[stack], constants, **sizes)
-    today = attention_slowdown(architecture, stack, date, constants, **sizes)
+        return today
+    second = of_flash(FLASH_2[stack])
     return np.where(
         serves_masks(device, date, head_dim),
         today * constants["masked_attention.cudnn"],

@@ -311,17 +311,20 @@ class StepKernels:
     def _attend(self, device_s: Array, curves: DeviceCurves, stack: StackFacts) -> None:
         """Change [K, B] seconds of attention in 16 bits to those of the kernels of a stack."""
         device, constants, date = curves.device, stack.constants, stack.attention_date
-        sizes = {"head_dim": self._head_dim.reshape(-1, 1), "tokens": self._tokens}
+        head_dim = self._head_dim.reshape(-1, 1)
         slowdown = attention_slowdown(
             attention_architecture(device),
             stack.name,
             date,
             constants,
+            head_dim=head_dim,
+            tokens=self._tokens,
             own_package=stack.flash_package,
-            **sizes,
         )
         if stack.torch_attention and self._efficient.any():
-            left = efficient_slowdown(device, stack.name, date, constants, **sizes)
+            left = efficient_slowdown(
+                device, stack.name, date, constants, head_dim=head_dim, tokens=self._tokens
+            )
             slowdown = np.where(self._efficient, left, slowdown)
         device_s[self._flash] *= slowdown
         if stack.torch_attention and self._masked:

@@ -253,9 +253,13 @@ def test_cuda_calls_and_compile_do_not_break_a_trace() -> None:
     assert profile.flops == plain.flops
 
 
-SMALL = {"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
-LLAMA = SMALL | {"intermediate_size": 128, "num_hidden_layers": 2, "num_key_value_heads": 2}
-BART = {
+SMALL: dict[str, Any] = {"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
+LLAMA: dict[str, Any] = SMALL | {
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+}
+BART: dict[str, Any] = {
     "d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "vocab_size": 100,
 }  # fmt: skip
