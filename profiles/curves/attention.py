@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from .files import Array, AttentionGrid
+from .files import MASKED_START, Array, AttentionGrid
 from .gemm import interpolate
 
 BACKWARD_OVER_FORWARD = 3.15
@@ -22,7 +22,6 @@ _WIDTH_STEP = 8
 _BLOCK = 128.0
 """Rows that a causal kernel computes whole although half of them are masked."""
 _UNMASKED = 0.92
-_UNMASKED_START = 256.0
 """Attention without a mask against twice the causal kernel: long sequences take .92 of it, 512 and
 1,024 tokens .79 (medians of both forms of FlashAttention-2 to 4 and cuDNN on A100, H100, B200,
 GB200, GB300), for no tile is idle and all rows are equally long."""
@@ -68,7 +67,7 @@ def forward_attention_s(grids: tuple[AttentionGrid, ...], shape: AttentionShape)
     time = np.exp(_along_head_dim(dims, log_times, head_dim))
     if shape.causal:
         return time
-    share = 2 * _UNMASKED / (1 + _UNMASKED_START / np.maximum(seq, _UNMASKED_START))
+    share = 2 * _UNMASKED / (1 + MASKED_START / np.maximum(seq, MASKED_START))
     return time * np.maximum(share, 1.0)
 
 

@@ -49,14 +49,18 @@ def test_gemm_reproduces_measured_points_on_average():
 
 
 def test_attention_reproduces_measured_points_without_their_preparation():
-    errors = []
+    """What the cache holds of it is not taken off: a point lies between with and without it."""
+    errors, outside = [], []
     for name, b, heads, kv, s, d, time_us in MEASURED["attention"]:
         predicted_s = curves(name).attention_s(b, heads, kv, s, s, d, causal=True, dtype="bf16")
         prepared_us = preparation_ns_per_element(curves(name).device) * 1e-3
         prepared_us *= b * s * d * (heads + 2 * kv)
-        errors.append(relative(predicted_s, max(time_us - prepared_us, 0.4 * time_us)))
-    assert np.mean(errors) < 0.05
-    assert max(errors) < 0.4
+        alone_us = max(time_us - prepared_us, 0.4 * time_us)
+        predicted_us = float(np.squeeze(predicted_s)) * 1e6
+        errors.append(relative(predicted_s, alone_us))
+        outside.append(max(0.0, alone_us / predicted_us - 1, predicted_us / time_us - 1))
+    assert np.median(errors) < 0.03 and max(errors) < 0.4
+    assert np.mean(outside) < 0.03
 
 
 @pytest.mark.parametrize(
