@@ -244,11 +244,11 @@ def efficient_slowdown(
     *,
     head_dim: Array | float = FULL_HEAD,
     tokens: Array | float = np.inf,
+    served: Array | bool = False,
 ) -> Array | float:
     """Return the time of attention without a flash kernel relative to the measured kernels.
 
-    torch's memory-efficient kernel; where it asks cuDNN first, cuDNN's up to its longest heads
-    (`serves_masks`).
+    torch's memory-efficient kernel, or cuDNN's where that serves it (`serves_masks`).
 
     Args:
         device: NVIDIA's; others run the same kernels with and without a mask.
@@ -257,6 +257,7 @@ def efficient_slowdown(
         constants: that time.
         head_dim: of each kernel.
         tokens: of each kernel's sequences.
+        served: whether cuDNN runs it.
     """
     architecture = attention_architecture(device)
 
@@ -270,7 +271,7 @@ def efficient_slowdown(
         return today
     second = of_flash(FLASH_2[stack])
     return np.where(
-        serves_masks(device, date, head_dim),
+        served,
         today * constants["masked_attention.cudnn"],
         second * constants["efficient_attention"],
     )

@@ -124,6 +124,7 @@ def facts_of(stack: Stack, constants: Constants, *, python_bound: bool = False) 
         recompute_host_s=_recompute_host_s(constants) if stack == "torch-eager" else {},
         fuses=stack != "torch-eager",
         odd_widths=odd_widths(stack),
+        torch_attention=stack.startswith("torch"),
         step_overhead_s=constants["step_overhead_s"] * (0.5 if stack == "xla" else 1.0),
     )
 

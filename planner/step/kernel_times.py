@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -33,9 +33,6 @@ STREAM_KIND: dict[KernelKind, StreamKind] = {
 }
 """The curve that each memory-bound kind is read from."""
 
-_CACHE_SPEED = 4
-"""Of a card's cache since Ada, times that of its memory (about 5 TB/s on an RTX-4090)."""
-_READS_RESULTS = frozenset({"norm", "softmax", "pointwise", "reduction", "copy"})
 _GATE_TENSORS = 11
 """Of batch x hidden, which the gates of an LSTM's step read and write: four sums of products, which
 are read and kept, the cell's state before and after, and the output."""
@@ -66,7 +63,7 @@ class KernelTable:
     """Kernels with their sizes at every micro-batch [K, B], made once for all devices."""
 
     def __init__(self, kernels: Sequence[Kernel], micro_batches: Array) -> None:
-        self._kernels = tuple(kernels)
+        self.kernels = tuple(kernels)
         self._micro_batches = np.asarray(micro_batches, dtype=float)
         self._groups: dict[Precision, dict[tuple[KernelKind, str], list[int]]] = {}
         self._dims: dict[tuple[int, ...], dict[str, Array]] = {}
@@ -90,7 +87,7 @@ class KernelTable:
             cast_bytes: bytes moved to make an 8-bit operand, per element.
             odd_widths: what the software does with products of an odd width.
         """
-        seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
+        seconds = np.zeros((len(self.kernels), len(self._micro_batches)))
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind == "gemm":
                 seconds[rows] = self._gemm_s(rows, curves, dtype, odd_widths)
@@ -106,43 +103,9 @@ class KernelTable:
                 for alike in self._alike(rows):
                     seconds[alike] = one(alike[0], curves, dtype)
             else:
-                moved = self._moved_bytes[rows]
+                moved = self.moved_bytes[rows]
                 seconds[rows] = curves.memory_bound_s(moved, kind=STREAM_KIND[kind], dtype=dtype)
         return seconds
-
-    def found_in_cache_s(self, curves: DeviceCurves, backward: Collection[int]) -> Array:
-        """Return [K, B] seconds in which memory-bound kernels read what the cache still holds.
-
-        Activations were written a kernel or two before: where a kernel moves x times the cache, it
-        is taken to find 1 / (1 + x^2) of them there, in the backward pass half of it, since the
-        other half was kept since the forward pass (estimates, borne out by BERT and ResNet-50 at
-        ten batch sizes on an L40S). Weights, and results, go to memory and from it all the same.
-        The cache itself is `_CACHE_SPEED` times as fast.
-
-        Args:
-            curves: achieved rates of the device.
-            backward: kernels of the backward pass.
-        """
-        seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
-        cache_bytes = curves.device.l2_bytes
-        if not cache_bytes:
-            return seconds
-        for kind, rows in self._streams.items():
-            moved = self._moved_bytes[rows]
-            fresh = [[_fresh_share(self._kernels[row], row in backward)] for row in rows]
-            found = fresh * self._read_bytes[rows] / (1 + (moved / cache_bytes) ** 2)
-            rate = curves.memory_fraction(kind) * curves.device.memory_bandwidth_bytes_per_s
-            seconds[rows] = np.minimum(found, (1 - 1 / _CACHE_SPEED) * moved) / rate
-        return seconds
-
-    @cached_property
-    def _streams(self) -> dict[StreamKind, list[int]]:
-        """Kernels that read what others just wrote, by curve."""
-        found: dict[StreamKind, list[int]] = {}
-        for row, kernel in enumerate(self._kernels):
-            if kernel.kind in _READS_RESULTS:
-                found.setdefault(STREAM_KIND[kernel.kind], []).append(row)
-        return found
 
     def transposing_s(
         self, curves: DeviceCurves, precision: Precision, constants: Constants, *, copy_step: float
@@ -155,14 +118,14 @@ class KernelTable:
             constants: how many elements a multiprocessor turns in a clock, among others.
             copy_step: time of a copy in a step relative to one alone.
         """
-        seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
+        seconds = np.zeros((len(self.kernels), len(self._micro_batches)))
         per_s = constants["transposed_per_clock"] * curves.clocks_per_s
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind != "convolution":
                 continue
-            turned = [row for row in rows if _is_transposed(self._kernels[row], curves, dtype)]
+            turned = [row for row in rows if _is_transposed(self.kernels[row], curves, dtype)]
             # In TF32 what is written is in NCHW order already ("nhwckrsc_nchw" kernels).
-            moved = self._read_bytes[turned] if dtype == "tf32" else self._moved_bytes[turned]
+            moved = self.read_bytes[turned] if dtype == "tf32" else self.moved_bytes[turned]
             streamed_s = copy_step * curves.memory_bound_s(2 * moved, kind="copy")
             elements = moved / (4 if dtype == "tf32" else 2)
             seconds[turned] = np.maximum(streamed_s, 2 * elements / per_s)
@@ -182,12 +145,12 @@ class KernelTable:
             constants: how many elements a multiprocessor turns in a clock, and of how many narrow
                 groups.
         """
-        seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
+        seconds = np.zeros((len(self.kernels), len(self._micro_batches)))
         per_s = constants["transposed_per_clock.general"] * curves.clocks_per_s
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind != "convolution":
                 continue
-            shares = [_turned_share(self._kernels[row], curves, dtype, constants) for row in rows]
+            shares = [_turned_share(self.kernels[row], curves, dtype, constants) for row in rows]
             turned = [row for row, share in zip(rows, shares, strict=True) if share]
             if turned:
                 part = np.array([[share] for share in shares if share])
@@ -201,34 +164,36 @@ class KernelTable:
         """
         dims = self.dims_of(rows)
         outputs = dims["batch"] * dims["out_channels"] * dims["out_pixels"]
-        backward = np.array([[self._kernels[row].backward] for row in rows])
-        return self._moved_bytes[rows] / 2 + backward * outputs
+        backward = np.array([[self.kernels[row].backward] for row in rows])
+        return self.moved_bytes[rows] / 2 + backward * outputs
 
     def _by_kind(self, precision: Precision) -> dict[tuple[KernelKind, str], list[int]]:
         if precision not in self._groups:
             groups: dict[tuple[KernelKind, str], list[int]] = {}
-            for row, kernel in enumerate(self._kernels):
+            for row, kernel in enumerate(self.kernels):
                 key = (kernel.kind, kernel_dtype(kernel, precision))
                 groups.setdefault(key, []).append(row)
             self._groups[precision] = groups
         return self._groups[precision]
 
     @cached_property
-    def _read_bytes(self) -> Array:
-        return self._at([k.bytes_read for k in self._kernels])
+    def read_bytes(self) -> Array:
+        """[K, B] bytes that each kernel reads."""
+        return self._at([k.bytes_read for k in self.kernels])
 
     @cached_property
-    def _moved_bytes(self) -> Array:
-        return self._read_bytes + self._at([k.bytes_written for k in self._kernels])
+    def moved_bytes(self) -> Array:
+        """[K, B] bytes that each kernel reads and writes."""
+        return self.read_bytes + self._at([k.bytes_written for k in self.kernels])
 
     @cached_property
     def _flops(self) -> Array:
-        return self._at([k.flops for k in self._kernels])
+        return self._at([k.flops for k in self.kernels])
 
     @cached_property
     def _odd(self) -> frozenset[int]:
         """Plain products with an odd width; how many tokens there are does not matter."""
-        return frozenset(row for row, kernel in enumerate(self._kernels) if odd_widths_of([kernel]))
+        return frozenset(row for row, kernel in enumerate(self.kernels) if odd_widths_of([kernel]))
 
     def _at(self, values: Sequence[Affine]) -> Array:
         table = np.array(values, dtype=np.float64).reshape(-1, len(Affine._fields))
@@ -238,10 +203,10 @@ class KernelTable:
         """Return [K, B] sizes of these kernels by each dimension that all of them have."""
         key = tuple(rows)
         if key not in self._dims:
-            first, *others = ({*self._kernels[row].dims} for row in rows)
+            first, *others = ({*self.kernels[row].dims} for row in rows)
             names = first.intersection(*others)
             self._dims[key] = {
-                name: self._at([self._kernels[row].dims[name] for row in rows]) for name in names
+                name: self._at([self.kernels[row].dims[name] for row in rows]) for name in names
             }
         return self._dims[key]
 
@@ -267,7 +232,7 @@ class KernelTable:
         weight's gradient, whose rows do not grow with the micro-batch, finds both.
         """
         dims = self.dims_of(rows)
-        makes = np.array([[self._kernels[row].dims["m"].grows] for row in rows])
+        makes = np.array([[self.kernels[row].dims["m"].grows] for row in rows])
         elements = dims["batch"] * dims["k"] * (dims["m"] + dims["n"] / 2)
         return makes * elements
 
@@ -278,9 +243,9 @@ class KernelTable:
         other order, a byte an element, is made of what was gathered.
         """
         one = Affine(1)
-        ranks = np.array([[self._kernels[row].dims.get(GATHERED_RANKS, one).base] for row in rows])
+        ranks = np.array([[self.kernels[row].dims.get(GATHERED_RANKS, one).base] for row in rows])
         dims = self.dims_of(rows)
-        makes = np.array([[self._kernels[row].dims["m"].grows] for row in rows])
+        makes = np.array([[self.kernels[row].dims["m"].grows] for row in rows])
         elsewhere = (1 - 1 / ranks) * makes * dims["batch"] * dims["k"] * dims["m"]
         return cast_bytes * self._cast_elements(rows) - max(cast_bytes - 1, 0.0) * elsewhere
 
@@ -289,8 +254,7 @@ class KernelTable:
         dims = self.dims_of(rows)
         sizes = {name: dims[name] for name in ("m", "n", "k")}
         grows = {
-            name: np.array([[self._kernels[row].dims[name].grows] for row in rows])
-            for name in sizes
+            name: np.array([[self.kernels[row].dims[name].grows] for row in rows]) for name in sizes
         }
         tokens = sum(np.where(grows[name], size, 0) for name, size in sizes.items())
         widths = sum(np.where(grows[name], 0, size) for name, size in sizes.items())
@@ -323,7 +287,7 @@ class KernelTable:
         if key not in self._groups_alike:
             groups: dict[tuple[object, ...], list[int]] = {}
             for row in rows:
-                kernel = self._kernels[row]
+                kernel = self.kernels[row]
                 sizes = (*kernel.dims.items(), kernel.flops)
                 if kernel.kind != "attention":
                     sizes = (*sizes, kernel.op, kernel.bytes_read, kernel.bytes_written)
@@ -332,7 +296,7 @@ class KernelTable:
         return self._groups_alike[key]
 
     def _attention_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
-        kernel = self._kernels[row]
+        kernel = self.kernels[row]
         if row not in self._attention:
             dims = self.dims_of([row])
             names = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
@@ -343,7 +307,7 @@ class KernelTable:
         )
 
     def _convolution_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
-        kernel, dims = self._kernels[row], self.dims_of([row])
+        kernel, dims = self.kernels[row], self.dims_of([row])
         return curves.conv_s(
             dims["batch"][0],
             dims["in_channels"][0],
@@ -352,7 +316,7 @@ class KernelTable:
             dims["out_pixels"][0],
             dims["groups"][0],
             flops=self._flops[row],
-            bytes=self._moved_bytes[row],
+            bytes=self.moved_bytes[row],
             dtype=dtype,
             phase="backward" if kernel.backward else "forward",
             filter_side=dims["filter_side"][0] if "filter_side" in dims else None,
@@ -365,7 +329,7 @@ class KernelTable:
         own, which waits for that (Appleyard et al. 2016, arXiv:1604.01946, section 3); the rest of
         the FLOPs, the input projections of all steps, run as one product.
         """
-        kernel, dims = self._kernels[row], self.dims_of([row])
+        kernel, dims = self.kernels[row], self.dims_of([row])
         batch, hidden, width = dims["batch"][0], dims["hidden"][0], dims["input"][0]
         one_step_s = curves.gemm_s(batch, 4 * hidden, hidden, dtype=dtype)
         cells = dims["steps"][0] * dims["layers"][0]
@@ -377,13 +341,6 @@ class KernelTable:
         projection_s = curves.gemm_s(rows, 4 * hidden, width, dtype=dtype)
         projections = rest_flops / (8 * rows * hidden * width)
         return one_step_s * steps + gates_s * cells + projection_s * projections
-
-
-def _fresh_share(kernel: Kernel, is_backward: bool) -> float:
-    """Return the share of what a kernel reads that others wrote just before."""
-    if not kernel.bytes_read.grows:
-        return 0.0
-    return 0.5 if is_backward else 1.0
 
 
 def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:

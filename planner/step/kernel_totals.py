@@ -18,18 +18,12 @@ from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..parallelism.column_row_parallel import SPLIT_EXPERTS, is_expert_product
 from ..software.fusion import REREAD, Outliving, fuse
-from ..software.kernel_levels import (
-    attention_architecture,
-    attention_slowdown,
-    efficient_slowdown,
-    has_fast_cache,
-    in_step,
-    serves_masks,
-)
+from ..software.kernel_levels import has_fast_cache, in_step
 from ..software.stack import StackFacts
 from ..software.versions import fuses_experts, lacks_grouped_kernels, picks_layouts
+from .attention_rows import AttentionRows
+from .cached_reads import found_in_cache_s
 from .kernel_times import MATMUL_KINDS, KernelTable
-from .masked_attention import is_efficient, takes_mask
 
 Array = np.ndarray
 
@@ -168,14 +162,7 @@ class StepKernels:
         self._rows: dict[KernelKind, list[int]] = {}
         for row, kernel in enumerate(kernels):
             self._rows.setdefault(kernel.kind, []).append(row)
-        self._flash = [
-            row for row, k in enumerate(kernels) if k.kind == "attention" and k.dtype == "16bit"
-        ]
-        self._head_dim = np.array([[kernels[row].dims["head_dim"][0]] for row in self._flash])
-        tokens = [max(kernels[row].dims["seq_q"][0], 1.0) for row in self._flash]
-        self._tokens = np.array(tokens).reshape(-1, 1)
-        self._efficient = np.array([[is_efficient(kernels[row])] for row in self._flash])
-        self._masked = [row for row in self._flash if takes_mask(kernels[row])]
+        self._attention = AttentionRows(kernels, self._table)
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._reduces = [row for row, k in enumerate(kernels) if REREAD in k.dims]
         self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
@@ -277,10 +264,9 @@ class StepKernels:
             curves, precision, cast_bytes=cast_bytes, odd_widths=stack.odd_widths
         )
         if has_fast_cache(device):
-            device_s -= constants["cached_reads"] * self._table.found_in_cache_s(
-                curves, self._backward
-            )
-        self._attend(device_s, curves, stack)
+            found_s = found_in_cache_s(self._table, curves, backward=self._backward)
+            device_s -= constants["cached_reads"] * found_s
+        self._attention.to_stack(device_s, curves, stack)
         device_s[self._linear] *= stack.narrow_products
         if stack.reductions_apart and self._reduces:
             again = self._table.dims_of(self._reduces)[REREAD]
@@ -302,35 +288,11 @@ class StepKernels:
             passes, attends_in_fp8 = constants["routing_passes.fused"], True
             device_s[self._dispatched] = 0.0
         if attends_in_fp8:
-            device_s[self._flash] *= constants["attention_fp8"]
+            device_s[self._attention.rows] *= constants["attention_fp8"]
         if self._grouped:
             moved = curves.memory_bound_s(self._table.row_bytes(self._grouped), kind="copy")
             device_s[self._grouped] += passes * copy_step * moved
         return device_s
-
-    def _attend(self, device_s: Array, curves: DeviceCurves, stack: StackFacts) -> None:
-        """Change [K, B] seconds of attention in 16 bits to those of the kernels of a stack."""
-        device, constants, date = curves.device, stack.constants, stack.attention_date
-        head_dim = self._head_dim.reshape(-1, 1)
-        slowdown = attention_slowdown(
-            attention_architecture(device),
-            stack.name,
-            date,
-            constants,
-            head_dim=head_dim,
-            tokens=self._tokens,
-            own_package=stack.flash_package,
-        )
-        if stack.torch_attention and self._efficient.any():
-            left = efficient_slowdown(
-                device, stack.name, date, constants, head_dim=head_dim, tokens=self._tokens
-            )
-            slowdown = np.where(self._efficient, left, slowdown)
-        device_s[self._flash] *= slowdown
-        if stack.torch_attention and self._masked:
-            read_s = curves.memory_bound_s(self._table.mask_bytes(self._masked))
-            served = serves_masks(device, date, self._table.dims_of(self._masked)["head_dim"])
-            device_s[self._masked] += np.where(served, 0.0, read_s)
 
 
 def _fuses_experts(device: Accelerator, precision: Precision, stack: StackFacts) -> bool:

@@ -23,6 +23,20 @@ def is_efficient(kernel: Kernel) -> bool:
     return kernel.kind == "attention" and kernel.dtype == "16bit" and EFFICIENT in kernel.op
 
 
+def widest_for_cudnn(kernel: Kernel) -> float:
+    """Return the head width that cuDNN's limit is about.
+
+    Of latent attention it takes keys 192 and values 128 wide as it does heads of 128
+    (`check_cudnn_tensor_shapes` in torch's sdp_utils.cpp).
+    """
+    head_dim = kernel.dims["head_dim"].base
+    is_latent = head_dim == _LATENT_KEYS and is_efficient(kernel) and not takes_mask(kernel)
+    return _LATENT_VALUES if is_latent else head_dim
+
+
+_LATENT_KEYS, _LATENT_VALUES = 192, 128
+
+
 def takes_mask(kernel: Kernel) -> bool:
     """Return whether a mask alone rules the flash kernel out, if the kernel is in 16 bits."""
     if kernel.kind != "attention" or kernel.causal or EFFICIENT not in kernel.op:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from no_storages import no_storages
+from one_kernel import step_of
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import Constants
@@ -12,7 +12,7 @@ from gpuplan.planner.software.kernel_levels import has_fast_cache
 from gpuplan.planner.software.stack import facts_of
 from gpuplan.planner.step.kernel_totals import StepKernels
 from gpuplan.profiles.curves.device_curves import curves_for
-from gpuplan.profiles.profile import Affine, Kernel, KernelKind, Segment, StepTrace
+from gpuplan.profiles.profile import Affine, Kernel, KernelKind
 
 ACCELERATORS = load_catalogue().accelerators
 CONSTANTS = Constants.shipped()
@@ -32,14 +32,7 @@ def seconds(
         bytes_read=Affine(0, MB),
         bytes_written=Affine(0, MB),
     )
-    trace = StepTrace(
-        numerics="amp16",
-        recompute="none",
-        segments=(Segment(name="step", phase="forward", block=None, kernels=(kernel,)),),
-        schedule=[0],
-        start_tick=[0],
-        memory=no_storages(),
-    )
+    trace = step_of(kernel)
     found = StepKernels([trace], np.array([megabytes])).kind_seconds(
         curves_for(ACCELERATORS[device]),
         precision="fp16-amp",

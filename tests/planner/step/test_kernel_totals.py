@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from no_storages import no_storages
+from one_kernel import step_of
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision, Recompute, Stack
@@ -49,14 +50,7 @@ def channels_last_factor(
 ) -> float:
     """Return how much longer a convolution takes if those in channels-last order take twice."""
     kernels = (convolution(order, precision, groups),)
-    trace = StepTrace(
-        numerics="fp32" if precision == "tf32" else "amp16",
-        recompute="none",
-        segments=(Segment(name="step", phase="forward", block=None, kernels=kernels),),
-        schedule=[0],
-        start_tick=[0],
-        memory=NOTHING,
-    )
+    trace = step_of(kernels[0], numerics="fp32" if precision == "tf32" else "amp16")
     step = StepKernels([trace], np.array([64.0]))
     once, twice = (
         step.kind_seconds(
@@ -146,14 +140,7 @@ def attention_s(precision: Precision, *, in_8_bits: bool) -> float:
         bytes_read=Affine(0, 1),
         bytes_written=Affine(0, 1),
     )
-    trace = StepTrace(
-        numerics="amp16",
-        recompute="none",
-        segments=(Segment(name="step", phase="forward", block=None, kernels=(kernel,)),),
-        schedule=[0],
-        start_tick=[0],
-        memory=NOTHING,
-    )
+    trace = step_of(kernel)
     stack = replace(facts_of("megatron", CONSTANTS), fp8_attention=in_8_bits)
     found = StepKernels([trace], np.array([1.0])).kind_seconds(
         curves_for(ACCELERATORS["H100-80GB-SXM"]), precision=precision, stack=stack

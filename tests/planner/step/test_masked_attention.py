@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from no_storages import no_storages
+from one_kernel import step_of
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Stack
@@ -13,7 +13,7 @@ from gpuplan.planner.software.stack import facts_of
 from gpuplan.planner.step.kernel_totals import StepKernels
 from gpuplan.planner.step.masked_attention import is_efficient, takes_mask
 from gpuplan.profiles.curves.device_curves import curves_for
-from gpuplan.profiles.profile import Affine, Kernel, Phase, Segment, StepTrace
+from gpuplan.profiles.profile import Affine, Kernel, Phase
 
 ACCELERATORS = load_catalogue().accelerators
 CONSTANTS = Constants.shipped()
@@ -58,14 +58,7 @@ def seconds(
     package: bool = False,
 ) -> float:
     phase: Phase = "backward" if kernel.backward else "forward"
-    trace = StepTrace(
-        numerics="amp16",
-        recompute="none",
-        segments=(Segment(name="step", phase=phase, block=None, kernels=(kernel,)),),
-        schedule=[0],
-        start_tick=[0],
-        memory=no_storages(),
-    )
+    trace = step_of(kernel, phase=phase)
     software = None if year is None else (year, 1)
     facts = replace(
         facts_of(stack, CONSTANTS),
@@ -135,6 +128,14 @@ def test_cudnn_serves_masks_where_torch_asks_it_first() -> None:
 def test_heads_that_are_too_wide_for_cudnn_run_as_before_it(device: str, head_dim: int) -> None:
     wide = attention(head_dim=head_dim)
     assert seconds(wide, device) == pytest.approx(seconds(wide, device, year=2026), rel=0.03)
+
+
+def test_cudnn_serves_latent_attention() -> None:
+    """Keys 192 and values 128 wide, on Blackwell too, where it stops at heads of 128 else."""
+    whole = attention(head_dim=192)
+    latent = whole.model_copy(update={"flops": whole.flops.times(160 / 192)})
+    assert seconds(latent, "B200-180GB-SXM") < 0.5 * seconds(latent, "B200-180GB-SXM", year=2026)
+    assert seconds(whole, "B200-180GB-SXM") > 2 * seconds(latent, "B200-180GB-SXM")
 
 
 @pytest.mark.parametrize("device", ["V100-32GB-SXM2", "T4"])
