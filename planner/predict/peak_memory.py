@@ -35,7 +35,7 @@ from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_
 from ..software.kept_memory import keeps_gradients
 from ..software.stack import runs_torch_pipelines
 from ..software.state_bytes import StateScale, state_scale, with_unused
-from ..software.versions import BF16_REDUCTION, FUSED_OPTIMIZER
+from ..software.versions import FUSED_OPTIMIZER
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
@@ -305,8 +305,8 @@ def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
         setup.precision,
         setup.stack,
         sixteen_bit_layers=traced != own,
-        deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.layout),
-        reduces_16_bit=BF16_REDUCTION in setup.features,
+        deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout),
+        features=setup.features,
     )
     if FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
@@ -321,7 +321,7 @@ def _engine_bytes(
     cache: ModelCache, setup: Setup, trainable: float, *, received: float = 0.0
 ) -> float:
     """Return bytes of DeepSpeed's buffers, and of what a stage of its pipeline received."""
-    if not runs_deepspeed(setup.stack, setup.software_date, setup.layout):
+    if not runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout):
         return 0.0
     buffers = engine_bytes(cache.profile, setup.layout, setup.precision, trainable=trainable)
     return buffers + received

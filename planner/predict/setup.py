@@ -24,12 +24,12 @@ from ..software.kept_memory import (
     megatron_blocks,
 )
 from ..software.stack import PADDED_WIDTHS, StackFacts, facts_of, runs_torch_pipelines
+from ..software.state_bytes import keeps_fp32_gradients
 from ..software.versions import (
     BF16_REDUCTION,
     BLOCKING,
     COALESCED_ZERO_3,
     DEEPSPEED,
-    DISTRIBUTED_OPTIMIZER,
     FLASH_PACKAGE,
     FP8_ATTENTION,
     FP8_PARAMETERS,
@@ -42,6 +42,7 @@ from ..software.versions import (
     attention_date,
     calls_torch_attention,
     is_lean,
+    is_megatron_deepspeed,
     is_python_bound,
     launches_serially,
     narrow_products,
@@ -190,15 +191,15 @@ def wire_bytes(
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
         # Before it had one of its own, ZeRO beside Megatron was DeepSpeed's pipeline engine, which
         # reduces after the last backward pass (`_exec_reduce_grads`), fp32 sums of bf16 gradients
-        # whole (`_bf16_reduce_grads`); Megatron's own data parallelism sends those in fp32 as well.
-        of_deepspeed = date is not None and date < DISTRIBUTED_OPTIMIZER
-        in_fp32 = of_deepspeed and precision == "bf16-amp"
+        # whole (`_bf16_reduce_grads`). Megatron sends the dtype that gradients are kept in.
+        of_deepspeed = is_megatron_deepspeed(stack, date, features)
+        in_fp32 = keeps_fp32_gradients(precision, features)
         return WireBytes(
             gather=2,
             reduce=4 if in_fp32 else 2,
             refresh=1 if FP8_PARAMETERS in features else 2,
             reduces_apart=of_deepspeed,
-            reduces_whole=in_fp32,
+            reduces_whole=of_deepspeed and in_fp32,
             coalesced=date is None or date >= COALESCED_ZERO_3,
             bucket_bytes=MEGATRON_BUCKET_BYTES,
             refresh_overlaps=is_lean(date, features),

@@ -121,7 +121,7 @@ def split_peaks(
         compute_bytes=wire_bytes(setup.precision).gather,
         state=state_of(setup, numerics, cache.profile),
     )
-    if runs_deepspeed(setup.stack, setup.software_date, setup.layout):
+    if runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout):
         found = found + _engine_bytes(cache, setup, stages, layouts)
     first = np.flatnonzero(np.diff(owners, prepend=-1))
     return np.maximum.reduceat(found, first, axis=2)

@@ -1,14 +1,16 @@
-"""Memory that DeepSpeed's engine of 2021-22 holds beside the model, its state and its activations.
+"""Memory that DeepSpeed's engine holds beside Megatron's model, its state and its activations.
 
-ZeRO-1 and 2 beside Megatron were DeepSpeed's then. Its buffers are single blocks as large as what
-they flatten, which the pool cannot make of the gradients' own blocks: they add to the peak even
-where those gradients are free by then. Source: DeepSpeed 0.5-0.6, runtime/zero/stage_1_and_2.py
-(`reduce_bucket_size`, `get_grad_norm_direct`, `step`), runtime/bf16_optimizer.py
-(`update_hp_grads`), runtime/pipe/engine.py (`_exec_forward_pass` clones its input).
+ZeRO-1 and 2 beside Megatron were DeepSpeed's until 2022-09. Its buffers are single blocks as large
+as what they flatten, which the pool cannot make of the gradients' own blocks: they add to the peak
+even where those gradients are free by then. Source: DeepSpeed 0.5-0.6,
+runtime/zero/stage_1_and_2.py (`reduce_bucket_size`, `get_grad_norm_direct`, `step`),
+runtime/bf16_optimizer.py (`update_hp_grads`), runtime/pipe/engine.py (`_exec_forward_pass` clones
+its input).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +19,7 @@ from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from ..plan.setup import Date
-from .versions import DISTRIBUTED_OPTIMIZER
+from .versions import is_megatron_deepspeed
 
 Bytes = TypeVar("Bytes", float, np.ndarray)
 REDUCE_BUCKET_ELEMENTS = 500_000_000
@@ -27,13 +29,11 @@ FP32_BYTES = 4
 DOUBLE_BYTES = 8
 
 
-def runs_deepspeed(stack: Stack, date: Date | None, layout: Layout) -> bool:
-    """Return whether DeepSpeed's engine of 2021-22 reduces gradients and steps the optimizer.
-
-    Megatron had no sharded optimizer of its own before `DISTRIBUTED_OPTIMIZER`.
-    """
-    sharded = stack == "megatron" and layout.zero_stage in (1, 2)
-    return sharded and date is not None and date < DISTRIBUTED_OPTIMIZER
+def runs_deepspeed(
+    stack: Stack, date: Date | None, features: Collection[str], layout: Layout
+) -> bool:
+    """Return whether DeepSpeed beside Megatron reduces gradients and steps the optimizer."""
+    return layout.zero_stage in (1, 2) and is_megatron_deepspeed(stack, date, features)
 
 
 def engine_bytes(

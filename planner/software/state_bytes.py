@@ -21,12 +21,14 @@ and runtime/bf16_optimizer.py (`update_hp_grads` with clear_lp_grads=False).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from .stack import runs_torch_pipelines
+from .versions import BF16_REDUCTION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ def state_scale(
     *,
     sixteen_bit_layers: bool,
     deepspeed: bool = False,
-    reduces_16_bit: bool = False,
+    features: Collection[str] = (),
 ) -> StateScale:
     """Return how state differs from the step that was traced.
 
@@ -87,8 +89,8 @@ def state_scale(
         precision: of the plan.
         stack: Megatron keeps a master copy beside 16-bit weights; FSDP keeps fp32 shards.
         sixteen_bit_layers: whether the trace of 16-bit layers stands for a mixed precision.
-        deepspeed: whether DeepSpeed's engine of 2021-22 steps the optimizer.
-        reduces_16_bit: whether Megatron keeps bf16 gradients as they are reduced.
+        deepspeed: whether DeepSpeed's engine beside Megatron steps the optimizer.
+        features: as run records name them.
     """
     of_torch, once = stack.startswith("torch"), runs_torch_pipelines(stack)
     if not sixteen_bit_layers:
@@ -96,9 +98,14 @@ def state_scale(
     if deepspeed:
         return DEEPSPEED_FP16 if precision == "fp16-amp" else DEEPSPEED_BF16
     if not of_torch:
-        keeps_16_bit = precision == "fp16-amp" or reduces_16_bit
-        return MASTER_BESIDE_FP16 if keeps_16_bit else MASTER_BESIDE_BF16
+        in_fp32 = keeps_fp32_gradients(precision, features)
+        return MASTER_BESIDE_BF16 if in_fp32 else MASTER_BESIDE_FP16
     return replace(FP32_AROUND_16_BIT_LAYERS, zero_2_gathers=True, whole_in_stages=True)
+
+
+def keeps_fp32_gradients(precision: Precision, features: Collection[str]) -> bool:
+    """Return whether Megatron keeps, and so reduces, gradients of 16-bit layers in fp32."""
+    return precision != "fp16-amp" and BF16_REDUCTION not in features
 
 
 def with_unused(scale: StateScale, profile: Profile, stack: Stack, layout: Layout) -> StateScale:

@@ -61,6 +61,10 @@ BF16_REDUCTION = "reduce-bf16"
 """Feature: FSDP's MixedPrecisionPolicy(reduce_dtype=torch.bfloat16); Megatron's gradients are then
 kept in bf16 as well (grad_reduce_in_fp32=False)."""
 _IN_BF16 = frozenset({BF16_REDUCTION})
+FP32_REDUCTION = "reduce-fp32"
+"""Feature: Megatron's gradients are kept and reduced in fp32 beside bf16 and 8-bit layers, its own
+default (megatron/training/arguments.py, accumulate_allreduce_grads_in_fp32), where a recipe of
+NVIDIA's is assumed otherwise (`BF16_GRADIENTS`, `EIGHT_BIT_PARAMETERS`)."""
 BF16_GRADIENTS: Date = (2024, 1)
 """NeMo 24.01 and later, and Megatron-Bridge: grad_reduce_in_fp32=False in the performance recipes
 (NVIDIA-NeMo/Megatron-Bridge, scripts/performance; NeMo, collections/llm/recipes)."""
@@ -78,9 +82,10 @@ FOREACH_OPTIMIZER = "foreach-optimizer"
 BLOCKING = "blocking-collectives"
 """Feature: nothing runs beside the collectives of the data dimension."""
 DEEPSPEED = "deepspeed"
-"""Feature: ZeRO beside torch's layers is DeepSpeed's engine, not FSDP. Unless `overlap_comm` is set
-its ZeRO-1 and ZeRO-2 reduce gradients beside nothing, and all of them on every rank
-(runtime/zero/stage_1_and_2.py, `use_multi_rank_bucket_allreduce`: one all-reduce a bucket)."""
+"""Feature: ZeRO is DeepSpeed's engine, not FSDP beside torch's layers nor Megatron's own beside its
+layers. Unless `overlap_comm` is set its ZeRO-1 and ZeRO-2 beside torch's reduce gradients beside
+nothing, and all of them on every rank (runtime/zero/stage_1_and_2.py,
+`use_multi_rank_bucket_allreduce`: one all-reduce a bucket)."""
 ASYNC_TENSOR_PARALLEL = "async-tensor-parallel"
 """Feature: torch.compile cuts products up to run beside the collectives of tensor ranks."""
 CLIPPED_BY_TENSOR = "clipped-by-tensor"
@@ -246,12 +251,20 @@ def lacks_grouped_kernels(stack: Stack, date: Date | None) -> bool:
 def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
     """Return whether host time adds to the device's, as under DeepSpeed's engine of 2021-22.
 
-    Megatron had no sharded optimizer of its own before `DISTRIBUTED_OPTIMIZER`: ZeRO beside it was
-    DeepSpeed's. Published steps of its engine with tensor parallelism show host time that nothing
-    hides, a fixed cost per layer and micro-batch; without tensor parallelism they do not.
+    Published steps of that engine with tensor parallelism show host time that nothing hides, a
+    fixed cost per layer and micro-batch; without tensor parallelism, and in 2023, they do not.
     """
-    of_deepspeed = stack == "megatron" and layout.zero_stage in (1, 2) and layout.tensor > 1
-    return of_deepspeed and date is not None and date < DISTRIBUTED_OPTIMIZER
+    split = layout.zero_stage in (1, 2) and layout.tensor > 1
+    return split and is_megatron_deepspeed(stack, date, ())
+
+
+def is_megatron_deepspeed(stack: Stack, date: Date | None, features: Collection[str]) -> bool:
+    """Return whether ZeRO beside Megatron's layers is DeepSpeed's.
+
+    Megatron had no sharded optimizer of its own before `DISTRIBUTED_OPTIMIZER`.
+    """
+    before = date is not None and date < DISTRIBUTED_OPTIMIZER
+    return stack == "megatron" and (before or DEEPSPEED in features)
 
 
 def sent_parts(stack: Stack, date: Date | None, features: frozenset[str], layout: Layout) -> int:

@@ -24,6 +24,7 @@ from ..software.versions import (
     FOREACH_OPTIMIZER,
     FP8_PARAMETERS,
     FP8_ROWWISE,
+    FP32_REDUCTION,
     FREED_GRADIENTS,
     FUSED_OPTIMIZER,
     INT8,
@@ -195,9 +196,11 @@ def features_of(
     why = engine_of(record) if stack == "megatron" else None
     if why:
         implied[TRANSFORMER_ENGINE] = why
-        if record.precision is not None and (date is None or date >= BF16_GRADIENTS):
+        of_recipe = FP32_REDUCTION not in record.features
+        known = record.precision is not None and (date is None or date >= BF16_GRADIENTS)
+        if known and of_recipe:
             implied[BF16_REDUCTION] = "what NeMo's and Megatron-Bridge's recipes set"
-        in_8_bits = record.precision == "fp8" and accelerator.vendor == "NVIDIA"
+        in_8_bits = record.precision == "fp8" and accelerator.vendor == "NVIDIA" and of_recipe
         if in_8_bits and (date is None or date >= EIGHT_BIT_PARAMETERS):
             implied[FP8_PARAMETERS] = "what NVIDIA's fp8 recipes set since 2024-04"
     new = {name: why for name, why in implied.items() if name not in record.features}

@@ -47,11 +47,12 @@ def test_the_context_depends_on_device_and_age(
     assert framework_bytes(device, communicators=1, date=date) > context_bytes(device, date)
 
 
-def test_deepspeed_was_the_engine_of_zero_beside_megatron_until_2022() -> None:
-    assert runs_deepspeed("megatron", (2022, 2), ZERO_1)
-    assert not runs_deepspeed("megatron", (2023, 2), ZERO_1)
-    assert not runs_deepspeed("megatron", (2022, 2), Layout(data=8))
-    assert not runs_deepspeed("torch-eager", (2022, 2), ZERO_1)
+def test_deepspeed_is_the_engine_of_zero_beside_megatron_until_2022_or_where_stated() -> None:
+    assert runs_deepspeed("megatron", (2022, 2), (), ZERO_1)
+    assert not runs_deepspeed("megatron", (2023, 2), (), ZERO_1)
+    assert runs_deepspeed("megatron", (2023, 2), ("deepspeed",), ZERO_1)
+    assert not runs_deepspeed("megatron", (2022, 2), (), Layout(data=8))
+    assert not runs_deepspeed("torch-eager", (2022, 2), (), ZERO_1)
 
 
 def test_its_buffers_are_a_bucket_and_the_largest_tensor(toy: Profile) -> None:

@@ -2,11 +2,13 @@
 
 import pytest
 
+from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.parallelism.fsdp import Unit
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
+from gpuplan.planner.software.state_bytes import state_scale
 from gpuplan.planner.software.versions import (
     BLOCKING_TENSOR,
     TRANSFORMER_ENGINE,
@@ -31,8 +33,8 @@ UNITS = (
 )
 
 
-def calls(layout: Layout, stack: str) -> tuple[SlottedCall, ...]:
-    wire = wire_bytes("bf16-amp", "megatron" if stack == "megatron" else "torch-eager")
+def calls(layout: Layout, stack: str, precision: Precision = "bf16-amp") -> tuple[SlottedCall, ...]:
+    wire = wire_bytes(precision, "megatron" if stack == "megatron" else "torch-eager")
     return slotted_calls(UNITS, layout, wire)
 
 
@@ -73,6 +75,22 @@ def test_gradients_that_fsdp_reduces_in_bf16_are_half_the_bytes():
     half = wire_bytes("bf16-amp", features=frozenset({"reduce-bf16"}))
     assert (usual.reduce, half.reduce) == (4, 2)
     assert (usual.gather, usual.refresh) == (half.gather, half.refresh)
+
+
+@pytest.mark.parametrize(
+    ("precision", "features", "reduce"),
+    [
+        ("bf16-amp", frozenset(), 4),
+        ("fp8", frozenset(), 4),
+        ("bf16-amp", frozenset({"reduce-bf16"}), 2),
+        ("fp16-amp", frozenset(), 2),
+    ],
+)
+def test_megatron_reduces_the_dtype_that_it_keeps_gradients_in(precision, features, reduce):
+    wire = wire_bytes(precision, "megatron", (2025, 9), features)
+    assert (wire.reduce, wire.reduces_whole, wire.gather) == (reduce, False, 2)
+    traced = state_scale(precision, "megatron", sixteen_bit_layers=True, features=features)
+    assert 2 * traced.gradients == reduce
 
 
 def test_megatron_gathers_parameters_in_8_bits_where_the_recipe_says_so():
@@ -152,10 +170,13 @@ def test_parameters_are_gathered_under_the_first_forward_pass_since_the_engine()
     assert slot(None) == "first_forward_s"
 
 
-def test_megatron_sends_sixteen_bits_both_ways():
+def test_megatron_sends_fp16_both_ways_and_sums_of_bf16_in_fp32():
     zero1 = Layout(data=16, shard=16, zero_stage=1)
-    assert bytes_of("reduce_scatter", calls(zero1, "megatron")) == pytest.approx(2 * PARAMETERS)
-    assert bytes_of("all_gather", calls(zero1, "megatron")) == pytest.approx(2 * PARAMETERS)
+    fp16, bf16 = calls(zero1, "megatron", "fp16-amp"), calls(zero1, "megatron")
+    assert bytes_of("reduce_scatter", fp16) == pytest.approx(2 * PARAMETERS)
+    assert bytes_of("reduce_scatter", bf16) == pytest.approx(4 * PARAMETERS)
+    for found in (fp16, bf16):
+        assert bytes_of("all_gather", found) == pytest.approx(2 * PARAMETERS)
     assert bytes_of("all_gather", calls(zero1, "torch")) == pytest.approx(4 * PARAMETERS)
 
 
@@ -183,7 +204,7 @@ def test_deepspeed_of_2021_gathers_no_faster_on_a_faster_fabric():
 
 
 def test_deepspeed_zero_3_sends_six_bytes_per_parameter():
-    found = calls(Layout(data=16, shard=16, zero_stage=3), "megatron")
+    found = calls(Layout(data=16, shard=16, zero_stage=3), "megatron", "fp16-amp")
     assert bytes_of("reduce_scatter", found) == pytest.approx(2 * PARAMETERS)
     blocks = 700_000_000
     assert bytes_of("all_gather", found) == pytest.approx(2 * (PARAMETERS + blocks))

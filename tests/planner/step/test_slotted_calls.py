@@ -68,6 +68,8 @@ def test_deepspeed_beside_megatron_reduces_sums_of_bf16_gradients_in_fp32() -> N
     assert bf16.count * bf16.total_bytes == 2 * fp16.count * fp16.total_bytes
     own = calls_of(layout, wire_bytes("bf16-amp", "megatron", (2022, 9)))["last_backward_bare_s"]
     assert (own.kind, own.count) == ("reduce_scatter", 1)
+    stated = wire_bytes("bf16-amp", "megatron", (2023, 9), frozenset({"deepspeed"}))
+    assert calls_of(layout, stated)["last_backward_bare_s"] == bf16
 
 
 def test_norms_of_all_ranks_exchange_in_every_micro_batch_while_all_else_waits() -> None:

@@ -239,6 +239,15 @@ def test_the_engine_of_megatron_is_told_from_precision_attention_and_date(fields
     assert said == is_engine
 
 
+def test_a_recipe_is_assumed_unless_a_run_reduces_as_megatron_does_by_itself():
+    of_fp8: dict[str, Any] = {"stack": "megatron", "precision": "fp8", "date": "2024-05"}
+    recipe = stated("H100-80GB-SXM", **of_fp8).setup.features
+    assert {"reduce-bf16", "fp8-parameters"} <= recipe
+    own = stated("H100-80GB-SXM", **of_fp8, features=["reduce-fp32"]).setup.features
+    assert not {"reduce-bf16", "fp8-parameters"} & own
+    assert "transformer-engine" in own
+
+
 def test_the_engine_that_runs_on_gaudi_is_only_for_fp8():
     of_bf16: dict[str, Any] = {"stack": "megatron", "precision": "bf16-amp", "date": "2024-05"}
     assert "transformer-engine" not in stated("Gaudi2", **of_bf16).setup.features
