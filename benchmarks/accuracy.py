@@ -18,6 +18,7 @@ from pathlib import Path
 from evaluation.errors.compute_share import compute_shares
 from evaluation.errors.trends import draw_trends, find_trends
 from evaluation.errors.unread import OTHER_KINDS, UNSEEN, readings
+from evaluation.errors.unread_memory import UNSEEN_MEMORY
 from evaluation.first_reading import first_readings
 from evaluation.groups import split_groups
 from evaluation.layouts.regret import find_sweeps, on_other_networks
@@ -60,9 +61,9 @@ def main() -> None:
     on_networks = on_other_networks(runs, sweeps, "configuration")
     with first_readings() as paths:
         first = readings(timed_runs(paths, profiler=traces.profiles))
-    unseen, others = (
+    unseen, others, of_memory = (
         RecordedRuns([path], profiler=traces.profiles).observations()
-        for path in (UNSEEN, OTHER_KINDS)
+        for path in (UNSEEN, OTHER_KINDS, UNSEEN_MEMORY)
     )
     text = page(
         evaluated,
@@ -75,6 +76,7 @@ def main() -> None:
         first,
         unseen,
         others,
+        of_memory,
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

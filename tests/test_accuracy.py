@@ -44,6 +44,7 @@ traces = importlib.import_module("evaluation.traces")
 trends = importlib.import_module("evaluation.errors.trends")
 truths = importlib.import_module("evaluation.truths")
 unread = importlib.import_module("evaluation.errors.unread")
+unread_memory = importlib.import_module("evaluation.errors.unread_memory")
 
 NOT_YET: dict[Protocol, dict[str, float]] = {
     "configuration": {
@@ -69,6 +70,7 @@ sources of the day before, of which it covers as much less than 80 % as more of 
 UNSEEN_COVERED = (0.8, 0.9)  # 86 %; 82 to 2026-11-29
 """Share inside the interval of the runs that nothing is fitted to, of both sets together."""
 UNSEEN_MEAN, OTHER_KINDS_MEAN = 0.155, 0.185  # 15.2 and 18.2 %
+UNSEEN_MEMORY_MEAN, UNSEEN_MEMORY_COVERED = 0.11, 0.75  # 10.4 and 77 %
 MEAN_WITHIN_FOLDS = 0.075
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
@@ -214,6 +216,15 @@ def test_runs_that_nothing_is_fitted_to_are_where_they_are_expected(kept: Any) -
     page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"Of {len(timed)} runs of {len({run.source_group for run in timed})} more" in page
     assert f"{100 * covered:.0f} % lie in the 80 % interval" in page
+
+
+def test_memory_that_nobody_looked_into_is_where_it_is_expected(kept: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
+        path = unread_memory.UNSEEN_MEMORY
+        seen = RecordedRuns([path], profiler=kept.profiles).observations()
+    assert unread_memory.mean_error(seen) <= UNSEEN_MEMORY_MEAN
+    assert unread_memory.covered(seen) >= UNSEEN_MEMORY_COVERED
 
 
 def test_the_interval_holds_on_devices_that_nobody_has_seen(evaluated: Evaluated) -> None:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ scatter = importlib.import_module("evaluation.scatter")
 trends = importlib.import_module("evaluation.errors.trends")
 truths = importlib.import_module("evaluation.truths")
 unread = importlib.import_module("evaluation.errors.unread")
+unread_memory = importlib.import_module("evaluation.errors.unread_memory")
 
 
 def record(name: str, source: str, **params: int) -> RunRecord:
@@ -253,6 +255,22 @@ def test_steps_without_the_time_to_compute_are_counted() -> None:
     said = compute_share.compute_part([share(id="one", expected=1.3, low=1.1)])
     assert "interval in 1." in said.replace("\n", " ")
     assert compute_share.compute_part([]) == ""
+
+
+def test_memory_that_nobody_looked_into_is_summed_by_source() -> None:
+    def held(name: str, source: str, gib: float) -> Observation:
+        peak = Estimated(value=gib, low=gib - 1, high=gib + 1, basis="analytic")
+        return replace(
+            observation(name, source, 1.0), measured_memory_bytes=10.0, predicted_memory_bytes=peak
+        )
+
+    seen = [held("a", "one", 9.5), held("b", "one", 8.5), held("c", "other", 12.0)]
+    assert unread_memory.mean_error(seen) == pytest.approx((0.1 + 0.2) / 2)
+    assert unread_memory.covered(seen) == pytest.approx(1 / 3)
+    text = " ".join(unread_memory.unread_memory_part(seen).split())
+    assert "3 runs of 2 sources" in text and "5.0 % too high" in text
+    assert "| one | 2 | 10.0 % | -10.0 % | 50 % |" in text
+    assert unread_memory.unread_memory_part([observation("d", "one", 1.0)]) == ""
 
 
 def test_runs_that_nobody_looked_into_are_summed_by_source_whatever_their_number() -> None:

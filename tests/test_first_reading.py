@@ -39,7 +39,7 @@ def test_every_record_is_read_as_it_was_first_written():
     assert all(first[name].date == today[name].date for name in same)
 
 
-@pytest.mark.parametrize("name", ["records.jsonl", "other_kinds.jsonl"])
+@pytest.mark.parametrize("name", ["records.jsonl", "other_kinds.jsonl", "memory.jsonl"])
 def test_runs_that_nothing_is_fitted_to_are_in_no_other_file(name):
     unseen = read_records(first_reading.PUBLISHED / "unseen" / name)
     fitted = by_id(first_reading.OPEN_RECORDS)

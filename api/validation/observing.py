@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...catalog.errors import GpuplanError
+from ...catalog.vocabulary import Stack
 from ...planner.hardware.device import peak_flops
-from ...planner.plan.plan import Estimated
+from ...planner.plan.plan import Estimated, EstimatedMemory
+from ...planner.predict.interval import OTHERS_MEMORY_SIGMA, memory_interval
 from ...planner.predict.kept.model_cache import ModelCache
 from ...planner.predict.peak_memory import memory_parts
 from ...planner.predict.predict import Prediction, predict
+from ...planner.software.versions import BUCKET_VIEWS, CHECKED_SOFTWARE
 from ...planner.validation.errors import Observation, Verdict
 from ...planner.validation.folds import Protocol
 from ...planner.validation.record_defaults import StatedRun
@@ -56,7 +59,7 @@ def observe(case: Case, benches: Benches, hold_out: Protocol | None) -> Observat
     unknown = _why_memory_is_unknown(case.run)
     if unknown is not None:
         return replace(timed, memory_skipped=unknown)
-    memory, assumed = _memory_as_measured(record, prediction)
+    memory, assumed = _memory_as_measured(record, prediction, case.run.setup.stack)
     return replace(
         timed,
         predicted_memory_bytes=memory,
@@ -92,11 +95,28 @@ def _ideal_step_time_s(run: StatedRun, cache: ModelCache) -> float | None:
     return flops * run.setup.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
 
 
+def _of_others(prediction: Prediction, stack: Stack) -> EstimatedMemory:
+    """Return the predicted peak of another's training loop, which nobody looked into."""
+    peak = prediction.peak_memory_bytes
+    framework = prediction.memory_breakdown_bytes.framework
+    return memory_interval(
+        peak.value - framework,
+        framework,
+        capacity_bytes=peak.capacity,
+        stack=stack,
+        least_sigma=OTHERS_MEMORY_SIGMA,
+    )
+
+
 def _memory_as_measured(
-    record: RunRecord, prediction: Prediction
+    record: RunRecord, prediction: Prediction, stack: Stack
 ) -> tuple[Estimated, tuple[str, ...]]:
     """Return the predicted peak in the meaning the record measured, and what was assumed."""
     peak = prediction.peak_memory_bytes
+    if not {CHECKED_SOFTWARE, BUCKET_VIEWS} & {
+        *record.features
+    }:  # gpuplan's own loop has the latter.
+        peak = _of_others(prediction, stack)
     meaning = record.measured.memory_meaning
     assumed: tuple[str, ...] = ()
     if meaning == "unknown" and record.measured.peak_memory_gib is not None:

@@ -28,6 +28,7 @@ from .errors.levels import levels_of, levels_part
 from .errors.own_steps import OWN_STEPS
 from .errors.trends import bias_by_precision, find_trends, trends_part
 from .errors.unread import Reading, unread_part
+from .errors.unread_memory import unread_memory_part
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -122,6 +123,7 @@ def page(
     first: Sequence[Reading] = (),
     unseen: Sequence[Observation] = (),
     others: Sequence[Observation] = (),
+    of_memory: Sequence[Observation] = (),
 ) -> str:
     """Return the whole page.
 
@@ -136,6 +138,7 @@ def page(
         first: the runs as their records were first written.
         unseen: runs that nothing is fitted to.
         others: the same, of other kinds of models and software.
+        of_memory: runs gathered for their peak memory.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
@@ -159,6 +162,7 @@ def page(
         published_best_part(),
         _one_device_part(evaluated, records),
         memory_part(evaluated[None], records),
+        unread_memory_part(of_memory),
         _truths_part(truths),
         programmes_part(whole),
         _worst_part(evaluated["configuration"], records),

@@ -91,6 +91,9 @@ def rank_memory(
     padding = _padding(units, shard) if gathers else 1.0
     parameters, optimizer = _state_bytes(shape, profile, layout, state, padding)
     kept = _gradient_bytes(shape, layout, grad_accum, gathers)
+    if state.copies_buckets and layout.data > 1 and layout.zero_stage <= 1:
+        made = shape.gradient_bytes if grad_accum == 1 else shape.full_gradient_bytes
+        kept = kept + made
     gradients = padding * state.gradients * kept[:, None]
     unsynced = reduces_once and stage == 3 and gathers and grad_accum > 1
     if unsynced:
@@ -195,7 +198,8 @@ def gradient_width(shape: Envelope, units: Sequence[Unit], state: StateScale) ->
 def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: bool) -> Array:
     """Return [P] gradient bytes that a rank keeps.
 
-    DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view).
+    DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view), or
+    of no bucket (`StateScale.copies_buckets`).
     ZeRO-2 and FSDP keep a shard; what is whole for a while is among the sharding buffers.
     """
     full = shape.full_gradient_bytes

@@ -23,11 +23,13 @@ from ..memory.rank_memory import RankMemory
 from ..memory.stages.memory import checked_stages, stage_memories
 from ..memory.stages.sent import sent_bytes
 from ..offload.host_copies import state_on_device
+from ..parallelism.fsdp import units_of
 from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_trace import SplitTrace
 from ..plan.setup import Setup
 from ..software.deepspeed_engine import (
     engine_bytes,
+    largest_tensor,
     received_bytes,
     runs_deepspeed,
 )
@@ -35,8 +37,9 @@ from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_
 from ..software.kept_memory import keeps_gradients
 from ..software.stack import runs_torch_pipelines
 from ..software.state_bytes import StateScale, state_scale, with_unused
-from ..software.versions import FUSED_OPTIMIZER
+from ..software.versions import BUCKET_COPIES, FUSED_OPTIMIZER, steps_by_tensor
 from ..step.model_parallel_step import boundary_bytes
+from .cached_weights import cached_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
 from .interval import safe_peak_bytes
@@ -44,6 +47,9 @@ from .kept.model_cache import ModelCache
 from .setup import RECOMPUTE_MODES, recompute_policies, setup_residence, split_of, wire_bytes
 from .warm_up import warm_up_bytes
 
+BY_TENSOR_TEMPORARIES = 2
+"""Of its size, where torch's Adam steps a tensor by itself: the root of the second moment, and the
+quotient that it makes of it (torch 1.13, torch/optim/adam.py, `_single_tensor_adam`)."""
 CERTAIN_SHARE = 0.6
 """Of the room: what usually takes less runs out once in 100,000, even with the largest error and
 margin that a layout has (`oom_margin`, `memory_sigma`)."""
@@ -109,7 +115,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
     )
     staged = staging_bytes(cache, setup, gather_bytes=gather)
     engine = _engine_bytes(cache, setup, cache.profile.trainable_parameters)
-    memory = memory.beside(engine)
+    memory = memory.beside(engine + cached_bytes(setup, units_of(cache.profile)))
     if setup.frozen_precision == "nf4":
         memory = memory.beside(dequantised_bytes(cache.profile))
     staged -= _quantised_bytes(cache, setup)
@@ -267,7 +273,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
     for stage, memory in zip(checked_stages(layout), memories, strict=True):
         received = received_bytes(boundary, in_flight(stage, layout, setup.grad_accum))
         engine = _engine_bytes(cache, setup, units[stage].trainable, received=received)
-        held.append(memory.beside(engine + sent))
+        held.append(memory.beside(engine + sent + cached_bytes(setup, units[stage])))
     fullest = max(held, key=lambda one: one.peak_bytes.item())
     parameters = fullest.parameters_bytes - _quantised_bytes(cache, setup)
     return replace(fullest, parameters_bytes=parameters)
@@ -308,8 +314,13 @@ def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
         deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout),
         features=setup.features,
     )
+    if BUCKET_COPIES in setup.features:
+        scale = replace(scale, copies_buckets=True)
     if FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
+    elif steps_by_tensor(setup.stack, setup.software_date):
+        share = BY_TENSOR_TEMPORARIES * largest_tensor(profile) / max(1, profile.parameters)
+        scale = replace(scale, optimizer_temporary=min(1.0, share) * scale.optimizer_temporary)
     if setup.optimizer == "none":  # What stops after the backward pass keeps no state.
         scale = replace(scale, optimizer=0, optimizer_temporary=0, master_bytes=0)
     if profile.unused_parameters:

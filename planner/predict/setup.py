@@ -18,7 +18,7 @@ from ..software.kept_memory import (
     BUILT_IN_FP32,
     KEPT_LOGITS,
     compiles_whole,
-    fuses_kernels,
+    fused_kernels,
     keeps_gradients,
     loss_of,
     megatron_blocks,
@@ -87,7 +87,7 @@ def setup_residence(setup: Setup, *, loss_in_model: bool = False) -> Residence:
         keeps_gradients=keeps_gradients(setup),
         built_in_fp32=BUILT_IN_FP32 in setup.features,
         scripts_gelu=scripts_gelu(setup.stack, date),
-        fuses=fuses_kernels(setup.stack, date, compiled=setup.compile),
+        fuses=fused_kernels(setup.stack, date, compiled=setup.compile),
         operands=kept_operands(
             setup.stack,
             setup.precision,

@@ -20,6 +20,7 @@ from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..software.deepspeed_engine import engine_bytes, received_bytes, runs_deepspeed
 from ..step.model_parallel_step import boundary_bytes
+from .cached_weights import cached_bytes
 from .fullest_rank import units_by_stage
 from .kept.model_cache import ModelCache
 from .peak_memory import memory_share, state_of
@@ -123,6 +124,7 @@ def split_peaks(
     )
     if runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout):
         found = found + _engine_bytes(cache, setup, stages, layouts)
+    found = found + np.array([cached_bytes(setup, one) for one in stages.units])[:, None]
     first = np.flatnonzero(np.diff(owners, prepend=-1))
     return np.maximum.reduceat(found, first, axis=2)
 

@@ -51,7 +51,7 @@ def engine_bytes(
         precision: of the plan.
         trainable: trainable parameters on the rank.
     """
-    largest = _largest_tensor(profile) / layout.tensor
+    largest = largest_tensor(profile) / layout.tensor
     if precision != "fp16-amp":
         return FP32_BYTES * largest
     bucket = min(REDUCE_BUCKET_ELEMENTS, trainable) if layout.data > 1 else 0.0
@@ -68,6 +68,7 @@ def received_bytes(boundary_bytes: Bytes, in_flight: Bytes) -> Bytes:
     return boundary_bytes * in_flight
 
 
-def _largest_tensor(profile: Profile) -> int:
+def largest_tensor(profile: Profile) -> int:
+    """Return the parameters of the model's largest tensor."""
     tensors = [*profile.root_tensors, *(t for group in profile.blocks for t in group.tensors)]
     return max((tensor.rows * tensor.row_elements for tensor in tensors), default=0)

@@ -16,7 +16,7 @@ from ...catalog.vocabulary import Precision, Recompute, Stack
 from ...profiles.passes.fp8_operands import KeptOperands
 from ..plan.layout import Layout
 from ..plan.setup import Date
-from .versions import FP8_ROWWISE, MXFP8, NVFP4
+from .versions import FP8_PARAMETERS, FP8_ROWWISE, MXFP8, NVFP4
 
 ATTENTION_KEPT_ONCE: Date = (2025, 8)
 """Megatron-LM, merged 2025-08-19: the layer behind attention keeps its input as attention does, not
@@ -45,6 +45,25 @@ CAST_BY_BLOCK = GatheredBytes(forward_bytes=1, backward_bytes=2)
 output's gradient than the input's does, and both are gathered (`_all_gather_mxfp8`)."""
 CAST_TO_4_BITS = GatheredBytes(forward_bytes=0.5, backward_bytes=1)
 """`_all_gather_nvfp4`."""
+
+
+def cached_weight_bytes(
+    stack: Stack, precision: Precision, features: frozenset[str] = frozenset()
+) -> float:
+    """Return bytes a parameter of the 8-bit copies that layers of blocks keep of their weights.
+
+    Transformer Engine casts a 16-bit weight in the first micro-batch and keeps the copy, and its
+    transpose, for the others (pytorch/module/base.py, `get_weight_workspace`). Blackwell needs no
+    transpose of what has one scale a tensor: there this bounds it from above. torchao casts anew.
+
+    Args:
+        stack: Transformer Engine's layers are Megatron's.
+        precision: of the run.
+        features: as run records name them; 8-bit parameters have no copies. Of MXFP8 and NVFP4
+            nobody measured any, and NVIDIA's recipes keep no 16-bit weights beside them.
+    """
+    without = {FP8_PARAMETERS, MXFP8, NVFP4} & features
+    return 2.0 if stack == "megatron" and precision == "fp8" and not without else 0.0
 
 
 def gathered_bytes(

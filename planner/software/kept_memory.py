@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...catalog.vocabulary import Stack
+from ...profiles.passes.fused_kernels import Fused
 from ...profiles.passes.loss import Loss
 from ...profiles.passes.megatron_blocks import AS_WRITTEN, MegatronBlocks
 from ...profiles.profile import NUMERICS_OF_PRECISION
@@ -95,8 +96,8 @@ def keeps_gradients(setup: Setup) -> bool:
     return KEPT_GRADIENTS in setup.features and not is_apex
 
 
-def fuses_kernels(stack: Stack, date: Date | None, *, compiled: bool) -> bool:
-    """Return whether blocks keep only what fused kernels need (`with_fused_kernels`).
+def fused_kernels(stack: Stack, date: Date | None, *, compiled: bool) -> Fused:
+    """Return of what blocks keep only as much as fused kernels need (`with_fused_kernels`).
 
     Args:
         stack: a compiler fuses, and Megatron's activation functions are fused by hand beside
@@ -105,5 +106,6 @@ def fuses_kernels(stack: Stack, date: Date | None, *, compiled: bool) -> bool:
         compiled: whether an eager file is compiled.
     """
     if stack == "megatron":
-        return date is None or date >= ENGINE_IN_MEGATRON
-    return compiled or stack == "torch-compile"
+        since = date is None or date >= ENGINE_IN_MEGATRON
+        return "activation functions" if since else "nothing"
+    return "blocks" if compiled or stack == "torch-compile" else "nothing"

@@ -44,6 +44,9 @@ class StateScale:
     zero_2_gathers: bool = False
     """Whether ZeRO-2 is FSDP whose blocks keep what they gathered in forward (torch)."""
 
+    copies_buckets: bool = False
+    """Whether DDP keeps its buckets beside the gradients."""
+
     whole_in_stages: bool = False
     """Whether FSDP beside pipeline stages gathers and reduces once a step (torch)."""
 

@@ -75,6 +75,9 @@ that 16 bits are gathered and cast twice (reuse_grad_buf_for_mxfp8_param_ag)."""
 EIGHT_BIT_PARAMETERS: Date = (2024, 4)
 """NVIDIA's recipes set it since: FP8_PARAMS of MLPerf Training v4.0 (in NeMo 24.04; no such key in
 v3.1), `fp8_param_gather` of Megatron-Bridge (training/mixed_precision.py; not for blockwise)."""
+BUCKET_COPIES, BUCKET_VIEWS = "bucket-copies", "bucket-views"
+"""Features: the buckets that DDP reduces lie beside the gradients (its default), or gradients are
+views of them (gradient_as_bucket_view=True, as gpuplan's runner has it)."""
 FUSED_OPTIMIZER = "fused-optimizer"
 """Feature: one kernel steps many parameters (torch's fused=True, apex)."""
 FOREACH_OPTIMIZER = "foreach-optimizer"
@@ -317,6 +320,11 @@ class OptimizerLoop:
     """For each tensor."""
     waits: bool = False
     """Whether the host waits for the device in every turn, so that both add up."""
+
+
+def steps_by_tensor(stack: Stack, date: Date | None) -> bool:
+    """Return whether torch's optimizers step one tensor after the other."""
+    return stack.startswith("torch") and date is not None and date < FOREACH_OPTIMIZERS
 
 
 def optimizer_loop(

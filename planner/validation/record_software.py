@@ -17,7 +17,10 @@ from ..software.versions import (
     BF16_GRADIENTS,
     BF16_REDUCTION,
     BLOCKING,
+    BUCKET_COPIES,
+    BUCKET_VIEWS,
     CAST_OPERATIONS,
+    DEEPSPEED,
     EIGHT_BIT_PARAMETERS,
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
@@ -191,6 +194,8 @@ def features_of(
     date = record.software_date
     if stack.startswith("torch") and date and date < FREED_GRADIENTS:
         implied[KEPT_GRADIENTS] = "zero_grad of torch before 2.0 writes zeros into them"
+    if _is_plain_ddp(record, stack):
+        implied[BUCKET_COPIES] = "DDP's buckets lie beside the gradients by default"
     if stack == "xla" and not accelerator.needs_xla and date and date < XLA_OVERLAPS_ON_GPUS:
         implied[BLOCKING] = "XLA on GPUs before 2024-03"
     why = engine_of(record) if stack == "megatron" else None
@@ -211,13 +216,20 @@ def features_of(
     return frozenset((*record.features, *new, *package, *narrow, *by_row))
 
 
+def _is_plain_ddp(record: RunRecord, stack: Stack) -> bool:
+    layout = record.layout
+    ranks = layout.data is not None and layout.data > 1 and (layout.zero_stage or 0) <= 1
+    otherwise = {BUCKET_VIEWS, DEEPSPEED} & {*record.features}
+    return ranks and stack.startswith("torch") and not otherwise
+
+
 def engine_of(record: RunRecord) -> str | None:
     """Return why a run of Megatron had Transformer Engine's layers; None if it did not."""
     date = record.software_date
     if record.precision in ("fp8", MXFP8, NVFP4):
         return "Megatron's only way to 8 and 4 bits"
     of_intel = record.accelerator.startswith("Gaudi")  # Its port of the engine does fp8 only.
-    if date is None or record.attention == "eager" or of_intel:
+    if date is None or record.attention == "eager" or of_intel or DEEPSPEED in record.features:
         return None
     if date >= FUSED_ATTENTION_SINCE["megatron"]:
         return "Megatron's default layers since 2024-01"

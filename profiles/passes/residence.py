@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from ..profile import CATEGORIES, Affine, StepTrace
 from .fp8_operands import KeptOperands
+from .fused_kernels import Fused
 from .loss import Loss, with_loss
 from .megatron_blocks import AS_WRITTEN, MegatronBlocks
 from .storages import Storage, grows, storages_of, with_storages
@@ -57,8 +58,8 @@ class Residence:
     step, and so for its replay to see, too."""
     scripts_gelu: bool = False
     """Whether GELU is a TorchScript function of 2020."""
-    fuses: bool = False
-    """Whether kernels of blocks are fused, so that less is kept (`with_fused_kernels`). It is so
+    fuses: Fused = "nothing"
+    """What of blocks runs in fused kernels, so that less is kept (`with_fused_kernels`). It is so
     before recompute, and so not `resident`'s."""
     operands: KeptOperands = "16 bits"
     """How blocks keep what 8-bit products multiply (`with_kept_operands`); before recompute too."""

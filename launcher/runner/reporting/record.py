@@ -91,6 +91,7 @@ def run_record(
         # No variable of the loop holds the logits: `compute_loss` returns the loss alone.
         "features": [
             "freed-logits",
+            "bucket-views",
             *(["reduce-bf16"] if execution.reduce_dtype == "bf16" else []),
         ],
         **_measured(outcome, peaks),

@@ -11,7 +11,7 @@ from ....catalog.errors import UsageError
 from ....catalog.vocabulary import Precision, Recompute, Stack
 from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS, FSDP_CASTS
 from ....profiles.passes.fp8_operands import with_kept_operands
-from ....profiles.passes.fused_kernels import with_fused_kernels
+from ....profiles.passes.fused_kernels import Fused, with_fused_kernels
 from ....profiles.passes.megatron_blocks import with_megatron_blocks
 from ....profiles.passes.recompute import recomputed
 from ....profiles.passes.residence import ON_DEVICE, Residence, resident
@@ -57,7 +57,7 @@ class KeptSteps:
         self._product_dtypes: dict[Precision, frozenset[str]] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
-        self._fused_steps: dict[tuple[Numerics, bool], StepTrace] = {}
+        self._fused_steps: dict[tuple[Numerics, Fused, bool], StepTrace] = {}
         self._outliving: dict[tuple[Numerics, Recompute, bool], Outliving] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
         self._optimizers: dict[Precision, OptimizerFacts] = {}
@@ -180,19 +180,21 @@ class KeptSteps:
                 plain = self.profile.step(numerics)
             except KeyError:
                 raise self.untraced(numerics) from None
-            if residence.fuses:
-                plain = self._fused(numerics, casts_again=residence.operands == "made again")
+            plain = self._fused(numerics, residence)
             plain = with_megatron_blocks(plain, residence.blocks)
             plain = with_kept_operands(plain, residence.operands)
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return traces[key]
 
-    def _fused(self, numerics: Numerics, *, casts_again: bool) -> StepTrace:
+    def _fused(self, numerics: Numerics, residence: Residence) -> StepTrace:
         """Return that step without recompute as fused kernels keep it: passes start from it."""
-        key = (numerics, casts_again)
+        casts_again = residence.operands == "made again"
+        key = (numerics, residence.fuses, casts_again)
         if key not in self._fused_steps:
             plain = self.profile.step(numerics)
-            self._fused_steps[key] = with_fused_kernels(plain, casts_again=casts_again)
+            self._fused_steps[key] = with_fused_kernels(
+                plain, residence.fuses, casts_again=casts_again
+            )
         return self._fused_steps[key]
 
     def outliving(
@@ -201,7 +203,7 @@ class KeptSteps:
         """Return what outlives the fused kernels of that step (`outliving_shares`)."""
         key = (numerics, recompute, early_stop)
         if key not in self._outliving:
-            fused = replace(ON_DEVICE, fuses=True)
+            fused = replace(ON_DEVICE, fuses="blocks")
             trace = self.trace_in(numerics, recompute, early_stop=early_stop, residence=fused)
             self._outliving[key] = outliving_shares(trace)
         return self._outliving[key]

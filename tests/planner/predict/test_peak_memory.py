@@ -87,3 +87,25 @@ def test_a_loss_that_is_compiled_with_its_model_holds_fewer_logits(small_decoder
         replace(compiled, layout=Layout(tensor=2)),
     ):
         assert peak_bytes(inside, other) == peak_bytes(outside, other)
+
+
+@pytest.mark.parametrize("zero_stage", [0, 1])
+def test_buckets_that_are_no_views_lie_beside_gradients(
+    small_decoder: Profile, zero_stage: int
+) -> None:
+    cache = ModelCache(small_decoder)
+    layout = Layout(data=2, shard=2 if zero_stage else 1, zero_stage=zero_stage)
+    views = replace(BASE, layout=layout, recompute="none", grad_accum=2)
+    copies = replace(views, features=frozenset({"bucket-copies"}))
+    gradients = 4 * small_decoder.trainable_parameters
+    assert peak_bytes(cache, copies) - peak_bytes(cache, views) == gradients
+    alone = replace(views, layout=Layout())
+    assert peak_bytes(cache, replace(alone, features=copies.features)) == peak_bytes(cache, alone)
+
+
+def test_torch_before_2_stepped_tensor_by_tensor(small_decoder: Profile) -> None:
+    cache = ModelCache(small_decoder)
+    today = replace(BASE, micro_batch=1, recompute="full")
+    before = replace(today, software_date=(2022, 1))
+    fused = replace(today, features=frozenset({"fused-optimizer"}))
+    assert peak_bytes(cache, fused) <= peak_bytes(cache, before) < peak_bytes(cache, today)

@@ -239,6 +239,23 @@ def test_the_engine_of_megatron_is_told_from_precision_attention_and_date(fields
     assert said == is_engine
 
 
+@pytest.mark.parametrize(
+    ("fields", "copies"),
+    [
+        ({"layout": {"data": 4}}, True),
+        ({"layout": {"data": 4, "shard": 4, "zero_stage": 1}}, True),
+        ({"layout": {"data": 4, "shard": 4, "zero_stage": 3}}, False),
+        ({"layout": {"data": 1}, "accelerators": 1}, False),
+        ({"layout": {"data": 4}, "features": ["bucket-views"]}, False),
+        ({"layout": {"data": 4}, "features": ["deepspeed"]}, False),
+        ({"layout": {"data": 4}, "stack": "megatron"}, False),
+    ],
+)
+def test_ddp_of_others_keeps_its_buckets_beside_gradients(fields, copies):
+    run = stated("H100-80GB-SXM", **({"accelerators": 4, "stack": "torch-eager"} | fields))
+    assert ("bucket-copies" in run.setup.features) == copies
+
+
 def test_a_recipe_is_assumed_unless_a_run_reduces_as_megatron_does_by_itself():
     of_fp8: dict[str, Any] = {"stack": "megatron", "precision": "fp8", "date": "2024-05"}
     recipe = stated("H100-80GB-SXM", **of_fp8).setup.features

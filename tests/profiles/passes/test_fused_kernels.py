@@ -85,8 +85,24 @@ class Attending(nn.Module):
         return x + self.fall(F.gelu(self.rise(self.norms[1](x))))
 
 
-BLOCKS = (Gated, Dropped, Attending)
-SAVINGS = {Gated: 0.3, Dropped: 0.5, Attending: 0.0}
+class Branching(nn.Module):
+    """Dropout of a branch whose sum the next norm reads, and ReLU squared of a named result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
+        self.mix = nn.Linear(WIDTH, WIDTH)
+        self.rise = nn.Linear(WIDTH, 4 * WIDTH)
+        self.fall = nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + F.dropout(self.mix(self.norms[0](x)), 0.1)
+        inner = self.rise(self.norms[1](x))
+        return x + F.dropout(self.fall(F.relu(inner).square()), 0.1)
+
+
+BLOCKS = (Gated, Dropped, Attending, Branching)
+SAVINGS = {Gated: 0.3, Dropped: 0.5, Attending: 0.0, Branching: 0.0}
 """Least part of what op-by-op execution keeps that fused kernels do not."""
 
 
@@ -231,6 +247,23 @@ def test_it_keeps_what_the_partitioner_keeps(block: Callable[[], nn.Module]) -> 
     expected = partitioned_bytes(block().to(torch.bfloat16)) - own_input
     assert fused == pytest.approx(expected, rel=0.03)
     assert fused <= (1 - SAVINGS[block]) * kept_bytes(step)
+
+
+@pytest.mark.parametrize(
+    ("block", "saved"),
+    [
+        # Three of what GELU keeps written out.
+        (Dropped, 3 * 4 * WIDTH),
+        (Attending, 0),
+        (Branching, 0),
+    ],
+)
+def test_fused_activation_functions_keep_what_norms_read(
+    block: Callable[[], nn.Module], saved: int
+) -> None:
+    step = traced(block).step("pure16")
+    fused = kept_bytes(with_fused_kernels(step, "activation functions"))
+    assert kept_bytes(step) - fused == 2 * LENGTH * saved
 
 
 @pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
