@@ -17,7 +17,7 @@ from pathlib import Path
 
 from evaluation.errors.compute_share import compute_shares
 from evaluation.errors.trends import draw_trends, find_trends
-from evaluation.errors.unread import OTHER_KINDS, UNSEEN, readings
+from evaluation.errors.unread import OTHER_KINDS, UNSEEN, USUAL_JOBS, readings
 from evaluation.errors.unread_memory import UNSEEN_MEMORY
 from evaluation.first_reading import first_readings
 from evaluation.groups import split_groups
@@ -25,6 +25,7 @@ from evaluation.layouts.regret import find_sweeps, on_other_networks
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
 from evaluation.programmes_part import with_programmes
+from evaluation.programmes_unseen import UNSEEN_PROGRAMMES
 from evaluation.published_records import OPEN_RECORDS
 from evaluation.scatter import draw
 from evaluation.speed import kept_speed, measure_speed
@@ -61,9 +62,9 @@ def main() -> None:
     on_networks = on_other_networks(runs, sweeps, "configuration")
     with first_readings() as paths:
         first = readings(timed_runs(paths, profiler=traces.profiles))
-    unseen, others, of_memory = (
+    unseen, others, of_memory, usual = (
         RecordedRuns([path], profiler=traces.profiles).observations()
-        for path in (UNSEEN, OTHER_KINDS, UNSEEN_MEMORY)
+        for path in (UNSEEN, OTHER_KINDS, UNSEEN_MEMORY, USUAL_JOBS)
     )
     text = page(
         evaluated,
@@ -77,6 +78,8 @@ def main() -> None:
         unseen,
         others,
         of_memory,
+        programmes(traces.profiles, UNSEEN_PROGRAMMES),
+        usual,
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

@@ -38,6 +38,7 @@ groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
 published_records = importlib.import_module("evaluation.published_records")
 programmes = importlib.import_module("evaluation.programmes")
+programmes_unseen = importlib.import_module("evaluation.programmes_unseen")
 regret = importlib.import_module("evaluation.layouts.regret")
 first_reading = importlib.import_module("evaluation.first_reading")
 traces = importlib.import_module("evaluation.traces")
@@ -67,9 +68,11 @@ DEVICES_COVERED = (0.76, 0.86)  # 80 %; of sources 84 is the most that is wanted
 READINGS_COVERED = (0.84, 0.93)  # 89 %
 """The same of records as they were first written. The interval is fitted to these and to the
 sources of the day before, of which it covers as much less than 80 % as more of these."""
+USUAL_JOBS_MEAN = 0.195
 UNSEEN_COVERED = (0.8, 0.9)  # 86 %; 82 to 2026-11-29
 """Share inside the interval of the runs that nothing is fitted to, of both sets together."""
 UNSEEN_MEAN, OTHER_KINDS_MEAN = 0.155, 0.185  # 15.2 and 18.2 %
+UNSEEN_PROGRAMMES_INSIDE = 0.58  # 61 %
 UNSEEN_MEMORY_MEAN, UNSEEN_MEMORY_COVERED = 0.11, 0.75  # 10.4 and 77 %
 MEAN_WITHIN_FOLDS = 0.075
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
@@ -204,15 +207,16 @@ def test_the_interval_holds_where_nobody_looked_into_the_software(kept: Any) -> 
 def test_runs_that_nothing_is_fitted_to_are_where_they_are_expected(kept: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
-        seen, others = (
+        seen, others, usual = (
             RecordedRuns([path], profiler=kept.profiles).observations()
-            for path in (unread.UNSEEN, unread.OTHER_KINDS)
+            for path in (unread.UNSEEN, unread.OTHER_KINDS, unread.USUAL_JOBS)
         )
     assert unread.mean_unseen_error(seen) <= UNSEEN_MEAN
     assert unread.mean_unseen_error(others) <= OTHER_KINDS_MEAN
-    covered = unread.covered_unseen([*seen, *others])
+    assert unread.mean_unseen_error(usual) <= USUAL_JOBS_MEAN
+    covered = unread.covered_unseen([*seen, *others, *usual])
     assert UNSEEN_COVERED[0] <= covered <= UNSEEN_COVERED[1]
-    timed = [run for run in (*seen, *others) if run.measured_step_time_s]
+    timed = [run for run in (*seen, *others, *usual) if run.measured_step_time_s]
     page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"Of {len(timed)} runs of {len({run.source_group for run in timed})} more" in page
     assert f"{100 * covered:.0f} % lie in the 80 % interval" in page
@@ -421,6 +425,17 @@ def test_published_programmes_take_about_the_hours_that_are_expected(
     assert max(one.width for one in whole) <= 1.5
     for one in whole:
         assert one.expected_hours > one.training_hours
+
+
+def test_trainings_that_nobody_had_predicted_take_about_the_hours_that_are_expected(
+    kept: Any,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
+        found = programmes.programmes(kept.profiles, programmes_unseen.UNSEEN_PROGRAMMES)
+    assert len(found) == 71
+    assert 0.85 <= programmes.median_ratio(found) <= 1.15
+    assert programmes_unseen.inside(found) >= UNSEEN_PROGRAMMES_INSIDE
 
 
 @pytest.fixture(scope="module")

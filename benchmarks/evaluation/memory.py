@@ -21,9 +21,9 @@ from 206 to 155 GiB, 235B on H100 from 88 to 70, 405B on GB200 from 192 to 181 o
 178, 74 and 181: by hand the norms of queries and keys were left out, which the records have since,
 and what the allocator's pool holds beside tensors. 14 runs of Megatron that ran were said not to
 fit, and 2 are now; 2 of LoRA were, and none is, though all state now that they recompute nothing.
-No source measured such a run's memory: that they ran is all that is known. Of the 15 that are left
-eight are BERT on cards of 8 to 40 GB in a container of 2020-10 (Lambda), 1 to 15 % too large; the
-runs below whose memory Lambda measured are of 2020-01, and those of BERT base right to 2 %.
+Of the 13 that are left six are BERT on cards of 8 to 40 GB in a container of 2020-10 (Lambda), 1 to
+15 % too large; the runs below whose memory Lambda measured are of 2020-01, and those of BERT base 2
+to 8 % too low.
 gpt-oss-120B of NeMo-Automodel (102 GiB for 79) weights inside experts and fuses their activation,
 which torch's stack does not say.
 
@@ -62,7 +62,7 @@ Causes of the largest errors, found in the sources; where none is proven it says
   too high for 21: left out until it is known which rank that source read.
 - internevo: memory only, in a unit and of a kind that the page does not state: with FSDP it falls
   as 27 to 30 bytes a parameter over the ranks, where 16 are needed.
-- lambda: BERT-large in fp16 holds 0.9 to 1.6 GiB more than is predicted. Its program runs Apex O2,
+- lambda: BERT-large in fp16 holds 1.5 to 1.9 GiB more than is predicted. Its program runs Apex O2,
   which holds a master copy in fp32 beside the 16-bit weights (2 bytes a parameter more than is
   counted, 0.6 GiB), and gradients of both kinds when it steps.
 - sailor: precision is not stated.

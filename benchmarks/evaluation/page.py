@@ -49,6 +49,7 @@ from .layouts.regret_part import regret_part
 from .memory import memory_part
 from .programmes import Programme
 from .programmes_part import programmes_part
+from .programmes_unseen import unseen_programmes_part
 from .speed import Speed
 from .tables import error_table, percent, row_of, signed
 from .truths import Truth
@@ -124,6 +125,8 @@ def page(
     unseen: Sequence[Observation] = (),
     others: Sequence[Observation] = (),
     of_memory: Sequence[Observation] = (),
+    unseen_programmes: Sequence[Programme] = (),
+    usual: Sequence[Observation] = (),
 ) -> str:
     """Return the whole page.
 
@@ -139,10 +142,12 @@ def page(
         unseen: runs that nothing is fitted to.
         others: the same, of other kinds of models and software.
         of_memory: runs gathered for their peak memory.
+        unseen_programmes: whole trainings that were gathered before any was predicted.
+        usual: runs of usual jobs that nothing is fitted to.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
-    parts.append(unread_part(first, unseen, others))
+    parts.append(unread_part(first, unseen, others, usual))
     parts.append(day_before_part(evaluated["source"], groups))
     for protocol in PROTOCOLS:
         parts.append(_protocol_part(protocol, evaluated[protocol], groups))
@@ -165,6 +170,7 @@ def page(
         unread_memory_part(of_memory),
         _truths_part(truths),
         programmes_part(whole),
+        unseen_programmes_part(unseen_programmes),
         _worst_part(evaluated["configuration"], records),
         _skipped_part(prediction_errors(evaluated[None]), records),
         _speed_part(speed),

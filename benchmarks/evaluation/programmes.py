@@ -43,6 +43,7 @@ class Programme:
     """One training with its published accelerator hours, and what is predicted for it."""
 
     id: str
+    group: str
     source: str | None
     accelerator: str
     accelerators: int
@@ -73,9 +74,14 @@ class Programme:
         return (self.high_hours / self.low_hours) ** 0.5
 
 
-def programmes(profiler: Profiler = profile_all) -> list[Programme]:
-    """Return every published programme with its prediction."""
-    runs = RecordedRuns([RECORDS], profiler=profiler)
+def programmes(profiler: Profiler = profile_all, path: Path = RECORDS) -> list[Programme]:
+    """Return every published programme with its prediction.
+
+    Args:
+        profiler: makes the Profiles.
+        path: the records; each states its `tokens`, or how many `steps` it took.
+    """
+    runs = RecordedRuns([path], profiler=profiler)
     return [
         _programme(record, seen)
         for record, seen in zip(runs.records, runs.observations(), strict=True)
@@ -92,7 +98,9 @@ def _programme(record: RunRecord, seen: Observation) -> Programme:
     assert step is not None, (record.id, seen.skipped)
     stated: dict[str, Any] = record.measured.model_extra or {}
     assert record.global_batch is not None and record.accelerators is not None
-    steps = steps_of(stated["tokens"] / record.params["seq_len"], record.global_batch)
+    steps = stated.get("steps")
+    if steps is None:
+        steps = steps_of(stated["tokens"] / record.params["seq_len"], record.global_batch)
     training_s = _of_steps(steps, step, doubt=_doubt(record))
     nodes = max(1, record.accelerators // (record.per_node or 8))
     device = load_catalogue().accelerators[seen.accelerator]
@@ -111,6 +119,7 @@ def _programme(record: RunRecord, seen: Observation) -> Programme:
     start_s, count = start_up_s(), record.accelerators / SECONDS_PER_HOUR
     return Programme(
         id=record.id,
+        group=seen.source_group,
         source=record.source,
         accelerator=seen.accelerator,
         accelerators=record.accelerators,

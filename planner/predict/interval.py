@@ -39,8 +39,8 @@ Z_80 = 1.2816
 MEMORY_SIGMA = {"torch-eager": 0.06, "torch-compile": 0.06}
 """Relative error of allocator peaks, by stack: torch's own pool is replayed, and equals torch's to
 2 % where nothing but the model counts; libraries' workspaces vary by version. With it the interval
-covers 79 % of the published peaks of torch stacks whose meaning is stated, sources weighing alike,
-for 74 % with 0.05 (docs/accuracy.md)."""
+covers 74 % of the published peaks of torch stacks whose meaning is stated, sources weighing alike,
+and 44 of our own 46 within a sixth of it (docs/accuracy.md)."""
 OTHER_MEMORY_SIGMA = 0.12
 """As `MEMORY_SIGMA` for stacks with buffers of their own: Megatron, DeepSpeed, XLA. Published peaks
 leave 0.12 at the 80th percentile (docs/accuracy.md)."""

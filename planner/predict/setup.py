@@ -16,6 +16,7 @@ from ..software.dispatch import SPLIT_BY_TENSOR, UNFUSED_EXPERTS, expert_host, r
 from ..software.fp8_operands import gathered_bytes, kept_operands
 from ..software.kept_memory import (
     BUILT_IN_FP32,
+    FUSED_LOSS,
     KEPT_LOGITS,
     compiles_whole,
     fused_kernels,
@@ -44,6 +45,7 @@ from ..software.versions import (
     is_lean,
     is_megatron_deepspeed,
     is_python_bound,
+    keeps_softmax_inputs,
     launches_serially,
     narrow_products,
     optimizer_loop,
@@ -87,6 +89,7 @@ def setup_residence(setup: Setup, *, loss_in_model: bool = False) -> Residence:
         keeps_gradients=keeps_gradients(setup),
         built_in_fp32=BUILT_IN_FP32 in setup.features,
         scripts_gelu=scripts_gelu(setup.stack, date),
+        keeps_softmax_inputs=keeps_softmax_inputs(setup.stack, date),
         fuses=fused_kernels(setup.stack, date, compiled=setup.compile),
         operands=kept_operands(
             setup.stack,
@@ -136,6 +139,8 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         torch_attention=calls_torch_attention(setup.stack, setup.features),
         narrow_products=narrow_products(setup.features),
         routing_passes=routing_passes(setup.stack, setup.features, constants),
+        compiles_whole=compiles_whole(setup),
+        fuses_loss=FUSED_LOSS in setup.features,
         optimizer_loop=optimizer_loop(date, setup.features, constants),
         expert_host=expert_host(setup.stack, setup.features, constants),
         unfused_experts=UNFUSED_EXPERTS in setup.features,

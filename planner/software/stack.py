@@ -31,6 +31,10 @@ class StackFacts:
     optimizer_launch_s: float
     fuses: bool
     """Whether runs of memory-bound kernels become one kernel."""
+    fuses_loss: bool = field(default=False, kw_only=True)
+    """Whether the loss is known to be one kernel a pass, where others are fused."""
+    compiles_whole: bool = field(default=False, kw_only=True)
+    """Whether a compiler sees the loss too, where the model computes it itself."""
     step_overhead_s: float
     """Host work once a step: zero_grad, data handling, the loop itself."""
     autocast: bool = True

@@ -35,6 +35,8 @@ NATIVE_GELU: Date = (2021, 1)
 that year (DeepLearningExamples' BERT went back and forth in 2020-04)."""
 FOREACH_OPTIMIZERS: Date = (2023, 3)
 """torch 2.0 made its optimizers step all tensors of a list at once."""
+SOFTMAX_WITHOUT_INPUT: Date = (2022, 4)
+"""torch 1.11, released on 2022-03-10 (pytorch/pytorch#65242)."""
 FREED_GRADIENTS: Date = (2023, 3)
 """torch 2.0: `zero_grad` frees gradients, where it wrote zeros into them before (its release notes:
 set_to_none is True by default)."""
@@ -187,6 +189,11 @@ def calls_torch_attention(stack: Stack, features: frozenset[str]) -> bool:
 
 _OF_FLASH_2: Date = (2024, 1)
 """A month in which the package was of its second generation."""
+
+
+def keeps_softmax_inputs(stack: Stack, date: Date | None) -> bool:
+    """Return whether torch's softmax saves its input for a backward pass that does not read it."""
+    return stack == "torch-eager" and date is not None and date < SOFTMAX_WITHOUT_INPUT
 
 
 def scripts_gelu(stack: Stack, date: Date | None) -> bool:

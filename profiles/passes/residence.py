@@ -25,6 +25,7 @@ from .fp8_operands import KeptOperands
 from .fused_kernels import Fused
 from .loss import Loss, with_loss
 from .megatron_blocks import AS_WRITTEN, MegatronBlocks
+from .softmax_input import with_softmax_inputs
 from .storages import Storage, grows, storages_of, with_storages
 from .torchscript_gelu import with_scripted_gelu
 
@@ -58,6 +59,8 @@ class Residence:
     step, and so for its replay to see, too."""
     scripts_gelu: bool = False
     """Whether GELU is a TorchScript function of 2020."""
+    keeps_softmax_inputs: bool = False
+    """Whether softmax saves its input beside its result, as torch before 1.11."""
     fuses: Fused = "nothing"
     """What of blocks runs in fused kernels, so that less is kept (`with_fused_kernels`). It is so
     before recompute, and so not `resident`'s."""
@@ -88,6 +91,8 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
     step = with_loss(step, residence.loss, keeps_logits=residence.keeps_logits)
     if residence.scripts_gelu:
         step = with_scripted_gelu(step)
+    if residence.keeps_softmax_inputs:
+        step = with_softmax_inputs(step)
     rows = storages_of(step.memory)
     scratch = _scratch_of_gradients(step, rows)
     if residence.loss in ("chunked", "fused"):

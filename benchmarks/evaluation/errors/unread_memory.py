@@ -39,6 +39,10 @@ What changed after they were looked at, with no constant fitted to them:
 - A compiler cannot compute again what follows a dropout whose mask alone it keeps, nor ReLU from
   its square: a residual sum and a ReLU's result counted as free. A GPT-2 with squared ReLU on two
   RTX-4090 (above) was 13 % too low and is right to 1.
+- Softmax of torch before 1.11 kept its input beside its result: scores that are written out and
+  fp32 logits twice. MMSegmentation's nine models were 5 to 21 % too low and are right to 3, BERT on
+  a V100 8 to 16 and 3 to 5. What a scripted GELU of 2020 captures is three tensors since, as its
+  graph shows; a fourth had been inferred from Lambda's runs of BERT.
 - torch's Adam before 2.0 stepped tensor by tensor and held no copy of all moments.
 - GPT models of Megatron with dropout stand in a model file of their own; `examples/decoder.py`, in
   which they were first predicted, has none. Two of its runs recompute attention alone, of which a
@@ -47,11 +51,10 @@ What changed after they were looked at, with no constant fitted to them:
   0.10 where it was 0.06 (`OTHERS_MEMORY_SIGMA`): a judgement after these runs. What gpuplan's own
   loop needs for a traced file is known better: of 46 steps on an H100 44 are within 1 %.
 
-Of these mechanisms the rows here are no evidence. What is left: convolutions whose workspaces count
-where they run at the peak (MMSegmentation, 5 to 15 % too low), eager BERT on a V100 (a score tensor
-that nobody found), a base in 4 bits under litgpt of 2023, DINO (2.6 times the time and 1.6 times
-the memory, as in fp32), whole devices under DeepSpeed, which keep what their pools once held (15 to
-37 % above what is allocated), Megatron's FSDP, and attention under Transformer Engine on a V100.
+Of these mechanisms the rows here are no evidence. What is left: a base in 4 bits under litgpt of
+2023, DINO (2.6 times the time and 1.5 times the memory, as in fp32), whole devices under DeepSpeed,
+which keep what their pools once held (15 to 37 % above what is allocated), Megatron's FSDP, and
+attention under Transformer Engine on a V100.
 
 {table}
 """

@@ -12,6 +12,7 @@ from ....catalog.vocabulary import Precision, Recompute, Stack
 from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS, FSDP_CASTS
 from ....profiles.passes.fp8_operands import with_kept_operands
 from ....profiles.passes.fused_kernels import Fused, with_fused_kernels
+from ....profiles.passes.loss_kernel import with_loss_kernel
 from ....profiles.passes.megatron_blocks import with_megatron_blocks
 from ....profiles.passes.recompute import recomputed
 from ....profiles.passes.residence import ON_DEVICE, Residence, resident
@@ -58,7 +59,7 @@ class KeptSteps:
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
         self._fused_steps: dict[tuple[Numerics, Fused, bool], StepTrace] = {}
-        self._outliving: dict[tuple[Numerics, Recompute, bool], Outliving] = {}
+        self._outliving: dict[tuple[Numerics, Recompute, bool, bool], Outliving] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
         self._optimizers: dict[Precision, OptimizerFacts] = {}
         self._rank_memories: dict[tuple[object, ...], RankMemory] = {}
@@ -198,14 +199,29 @@ class KeptSteps:
         return self._fused_steps[key]
 
     def outliving(
-        self, numerics: Numerics, recompute: Recompute, *, early_stop: bool = True
+        self,
+        numerics: Numerics,
+        recompute: Recompute,
+        *,
+        early_stop: bool = True,
+        fuses_loss: bool = False,
     ) -> Outliving:
-        """Return what outlives the fused kernels of that step (`outliving_shares`)."""
-        key = (numerics, recompute, early_stop)
+        """Return what outlives the fused kernels of that step (`outliving_shares`).
+
+        Args:
+            numerics: of the traced step.
+            recompute: policy.
+            early_stop: as `trace_in` has it.
+            fuses_loss: whether the model's own loss is among them.
+        """
+        key = (numerics, recompute, early_stop, fuses_loss)
         if key not in self._outliving:
-            fused = replace(ON_DEVICE, fuses="blocks")
+            loss = "one kernel" if fuses_loss else "whole"
+            fused = replace(ON_DEVICE, fuses="blocks", loss=loss)
             trace = self.trace_in(numerics, recompute, early_stop=early_stop, residence=fused)
-            self._outliving[key] = outliving_shares(trace)
+            self._outliving[key] = outliving_shares(
+                with_loss_kernel(trace) if fuses_loss else trace
+            )
         return self._outliving[key]
 
     def untraced(self, numerics: Numerics) -> UsageError:

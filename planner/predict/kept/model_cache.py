@@ -12,6 +12,7 @@ from ....catalog.types import Accelerator
 from ....catalog.vocabulary import FrozenPrecision, Precision, Recompute
 from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ....profiles.curves.device_curves import DeviceCurves, curves_for
+from ....profiles.passes.loss_kernel import with_loss_kernel
 from ....profiles.passes.residence import ON_DEVICE, Residence
 from ....profiles.profile import (
     NUMERICS_OF_PRECISION,
@@ -205,7 +206,8 @@ class ModelCache:
         sizes = tuple(int(b) for b in micro_batches)
         numerics = self.numerics(precision, autocast=stack.autocast)
         early_stop = stack.name != "megatron"
-        key = (numerics, recomputes, stack.fuses, early_stop, sizes, split)
+        fuses_loss = self._fuses_loss(stack)
+        key = (numerics, recomputes, stack.fuses, fuses_loss, early_stop, sizes, split)
         if key not in self._derived.kernels:
             traces = [
                 self.steps.trace_in(numerics, recompute, early_stop=early_stop)
@@ -213,8 +215,12 @@ class ModelCache:
                 else self.steps.split_in(numerics, recompute, split, early_stop=early_stop).trace
                 for recompute in recomputes
             ]
+            if fuses_loss:
+                traces = [with_loss_kernel(trace) for trace in traces]
             fused = [
-                self.steps.outliving(numerics, recompute, early_stop=early_stop)
+                self.steps.outliving(
+                    numerics, recompute, early_stop=early_stop, fuses_loss=fuses_loss
+                )
                 for recompute in recomputes
                 if stack.fuses
             ]
@@ -225,6 +231,11 @@ class ModelCache:
             stack=stack,
             factors=self.calibration.factors(accelerator) if self.calibration else None,
         )
+
+    def _fuses_loss(self, stack: StackFacts) -> bool:
+        """Return whether a compiler makes one kernel a pass of the loss."""
+        seen = stack.compiles_whole and self.profile.loss_in_model
+        return stack.fuses and (seen or stack.fuses_loss)
 
     def kind_seconds(
         self,
@@ -238,7 +249,14 @@ class ModelCache:
         """Return device seconds of each kernel kind in one step, uncalibrated."""
         traces = [self.steps.trace(precision, recompute)]
         numerics = NUMERICS_OF_PRECISION[precision]
-        fused = [self.steps.outliving(numerics, recompute)] if stack.fuses else None
+        fuses_loss = self._fuses_loss(stack)
+        if fuses_loss:
+            traces = [with_loss_kernel(trace) for trace in traces]
+        fused = (
+            [self.steps.outliving(numerics, recompute, fuses_loss=fuses_loss)]
+            if stack.fuses
+            else None
+        )
         kernels = StepKernels(traces, micro_batches, fused=fused)
         return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
 

@@ -51,6 +51,21 @@ def test_one_rank_sends_nothing_and_its_parts_are_single_figures(toy: Profile) -
     assert parts.optimizer_s.item() > 0
 
 
+def test_a_compiler_that_sees_the_loss_moves_no_fp32_logits(small_decoder: Profile) -> None:
+    inside = small_decoder.model_copy(update={"loss_in_model": True})
+    compiled, by_block = replace(PLAIN, compile=True), Layout(data=8, shard=8, zero_stage=3)
+
+    def moved_s(profile: Profile, setup: Setup) -> float:
+        return step_parts(ModelCache(profile), site(8), setup).memory_bound_s.item()
+
+    assert moved_s(inside, compiled) < moved_s(small_decoder, compiled)
+    assert moved_s(inside, PLAIN) == moved_s(small_decoder, PLAIN)
+    sharded = replace(compiled, layout=by_block)
+    assert moved_s(inside, sharded) == moved_s(small_decoder, sharded)
+    stated = replace(compiled, features=frozenset({"fused-cross-entropy"}))
+    assert moved_s(small_decoder, stated) == moved_s(inside, compiled)
+
+
 @relaxed
 @given(accum=st.integers(2, 64))
 def test_each_further_micro_batch_takes_the_same_time(toy: Profile, accum: int) -> None:

@@ -16,6 +16,7 @@ from gpuplan.planner.software.versions import (
     calls_torch_attention,
     fuses_experts,
     is_python_bound,
+    keeps_softmax_inputs,
     lacks_grouped_kernels,
     narrow_products,
     optimizer_traffic,
@@ -75,6 +76,13 @@ def test_gradients_that_fsdp_reduces_in_bf16_are_half_the_bytes():
     half = wire_bytes("bf16-amp", features=frozenset({"reduce-bf16"}))
     assert (usual.reduce, half.reduce) == (4, 2)
     assert (usual.gather, usual.refresh) == (half.gather, half.refresh)
+
+
+def test_softmax_of_torch_before_1_11_keeps_its_input():
+    assert keeps_softmax_inputs("torch-eager", (2021, 6))
+    assert not keeps_softmax_inputs("torch-eager", (2022, 6))
+    assert not keeps_softmax_inputs("torch-eager", None)
+    assert not keeps_softmax_inputs("megatron", (2021, 6))
 
 
 @pytest.mark.parametrize(
