@@ -69,12 +69,14 @@ def _beside(kernels: Sequence[Kernel], at: int) -> set[int]:
 
 
 def _cast_before(kernels: Sequence[Kernel], at: int) -> Kernel | None:
-    before = kernels[at - 1] if at else None
-    is_cast = before is not None and before.op == _CAST
-    return before if is_cast and before.bytes_written == kernels[at].bytes_read else None
+    for before in kernels[at - 1 : at] if at else ():
+        if before.op == _CAST and before.bytes_written == kernels[at].bytes_read:
+            return before
+    return None
 
 
 def _cast_behind(kernels: Sequence[Kernel], at: int) -> Kernel | None:
-    behind = kernels[at + 1] if at + 1 < len(kernels) else None
-    is_cast = behind is not None and behind.op == _CAST
-    return behind if is_cast and behind.bytes_read == kernels[at].bytes_written else None
+    for behind in kernels[at + 1 : at + 2]:
+        if behind.op == _CAST and behind.bytes_read == kernels[at].bytes_written:
+            return behind
+    return None

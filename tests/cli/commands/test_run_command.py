@@ -243,8 +243,9 @@ def test_a_checkpoint_folder_that_cannot_be_written_is_refused(model: Path, capf
 
 
 def test_a_script_of_ones_own_runs_under_its_framework(model: Path, capfd) -> None:
+    # One write a rank: what print writes in parts may lie between another's.
     (model.parent / "train.py").write_text(
-        "import os, sys\nprint('rank', os.environ['RANK'], sys.argv[1:])\nsys.exit(0)\n"
+        "import os, sys\nos.write(1, f\"rank {os.environ['RANK']} {sys.argv[1:]}\\n\".encode())\n"
     )
     options = ["--framework", "torchrun", "--nproc", "2", "--device", "cpu", "--out-dir", "out"]
     assert cli(["run", "--command", "train.py --lr 1", *options]) == 0

@@ -50,8 +50,8 @@ def build_optimizer(parameters) -> torch.optim.Optimizer:
 class WideNorm(nn.LayerNorm):
     """CLIP's: in fp32, and back to what it was given."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.float()).to(x.dtype)
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.float()).to(input.dtype)
 
 
 class Attention(nn.Module):

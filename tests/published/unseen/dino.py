@@ -104,7 +104,7 @@ class Head(nn.Module):
         self.direction = nn.Parameter(torch.randn(outputs, 256))
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = torch._weight_norm(self.direction, self.length, 0)
+        weight = torch._weight_norm(self.direction, self.length, 0)  # pyright: ignore[reportPrivateImportUsage]
         return F.linear(F.normalize(self.layers(x), dim=-1, p=2), weight)
 
 

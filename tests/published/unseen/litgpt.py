@@ -147,7 +147,7 @@ class Block(nn.Module):
         mixed = self.attention(normed, cos, sin)
         if self.kind == "llama":
             x = mixed + x
-            return self.ffn(self.norm2(x)) + x
+            return self.ffn(self.norm2(x)) + x  # pyright: ignore[reportOptionalCall]
         return self.ffn(normed if self.norm2 is None else self.norm2(x)) + mixed + x
 
 

@@ -172,7 +172,7 @@ class Swin(nn.Module):
         x = self.embed_norm(x.flatten(2).transpose(1, 2))
         outputs = []
         for stage, (blocks, norm) in enumerate(zip(self.stages, self.norms, strict=True)):
-            for block in blocks:
+            for block in blocks.children():
                 x = block(x, side)
             output = norm(x).view(len(x), side, side, -1).permute(0, 3, 1, 2).contiguous()
             outputs.append(output)
