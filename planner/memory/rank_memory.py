@@ -198,8 +198,8 @@ def gradient_width(shape: Envelope, units: Sequence[Unit], state: StateScale) ->
 def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: bool) -> Array:
     """Return [P] gradient bytes that a rank keeps.
 
-    DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view), or
-    of no bucket (`StateScale.copies_buckets`).
+    DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view);
+    what lies apart from them is the caller's (`StateScale.copies_buckets`, of records alone).
     ZeRO-2 and FSDP keep a shard; what is whole for a while is among the sharding buffers.
     """
     full = shape.full_gradient_bytes

@@ -319,7 +319,7 @@ def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
     if FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
     elif steps_by_tensor(setup.stack, setup.software_date):
-        share = BY_TENSOR_TEMPORARIES * largest_tensor(profile) / max(1, profile.parameters)
+        share = BY_TENSOR_TEMPORARIES * largest_tensor(profile) / max(1, profile.trained_parameters)
         scale = replace(scale, optimizer_temporary=min(1.0, share) * scale.optimizer_temporary)
     if setup.optimizer == "none":  # What stops after the backward pass keeps no state.
         scale = replace(scale, optimizer=0, optimizer_temporary=0, master_bytes=0)

@@ -139,7 +139,6 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         torch_attention=calls_torch_attention(setup.stack, setup.features),
         narrow_products=narrow_products(setup.features),
         routing_passes=routing_passes(setup.stack, setup.features, constants),
-        compiles_whole=compiles_whole(setup),
         fuses_loss=FUSED_LOSS in setup.features,
         optimizer_loop=optimizer_loop(date, setup.features, constants),
         expert_host=expert_host(setup.stack, setup.features, constants),
@@ -189,8 +188,8 @@ def wire_bytes(
 
     FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
     reduce_dtype=fp32)), in bf16 where `features` say so; DDP reduces gradients in the parameters'
-    dtype. Megatron and DeepSpeed keep 16-bit parameters and gradients beside the fp32 master and
-    send those (parameters in 8 bits where `features` say so). With one scale a tensor torchao's
+    dtype. Megatron and DeepSpeed send 16-bit parameters (8 bits where `features` say so), and
+    gradients in the dtype that they are kept in. With one scale a tensor torchao's
     FSDP gathers in 8 bits (float8 all-gather); scales by row leave it at 16.
     """
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":

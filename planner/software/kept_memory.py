@@ -97,7 +97,7 @@ def keeps_gradients(setup: Setup) -> bool:
 
 
 def fused_kernels(stack: Stack, date: Date | None, *, compiled: bool) -> Fused:
-    """Return of what blocks keep only as much as fused kernels need (`with_fused_kernels`).
+    """Return what of a block runs in fused kernels, which keep less (`with_fused_kernels`).
 
     Args:
         stack: a compiler fuses, and Megatron's activation functions are fused by hand beside

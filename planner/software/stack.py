@@ -32,9 +32,8 @@ class StackFacts:
     fuses: bool
     """Whether runs of memory-bound kernels become one kernel."""
     fuses_loss: bool = field(default=False, kw_only=True)
-    """Whether the loss is known to be one kernel a pass, where others are fused."""
-    compiles_whole: bool = field(default=False, kw_only=True)
-    """Whether a compiler sees the loss too, where the model computes it itself."""
+    """Whether a compiler makes one kernel a pass of the loss. Records state it; of plans, whose
+    search prices all data-parallel layouts by the same kernels, it is not assumed yet."""
     step_overhead_s: float
     """Host work once a step: zero_grad, data handling, the loop itself."""
     autocast: bool = True

@@ -108,7 +108,7 @@ def state_scale(
 
 def keeps_fp32_gradients(precision: Precision, features: Collection[str]) -> bool:
     """Return whether Megatron keeps, and so reduces, gradients of 16-bit layers in fp32."""
-    return precision != "fp16-amp" and BF16_REDUCTION not in features
+    return precision in ("bf16-amp", "fp8") and BF16_REDUCTION not in features
 
 
 def with_unused(scale: StateScale, profile: Profile, stack: Stack, layout: Layout) -> StateScale:

@@ -79,7 +79,7 @@ def unread_memory_part(seen: Sequence[Observation]) -> str:
         median=percent(median(abs(one) for one in errors)),
         bias=f"{percent(abs(bias))} too {'low' if bias < 0 else 'high'}",
         covered=percent(covered(seen), 0),
-        covered_sources=percent(fmean(row.covered for row in rows), 0),
+        covered_sources=percent(fmean(row.covered or 0.0 for row in rows), 0),
         timed=len(times),
         time_median=percent(median(times)) if times else "-",
         table="\n".join(_table(rows)),

@@ -178,10 +178,9 @@ class KeptSteps:
             traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
         if key not in traces:
             try:
-                plain = self.profile.step(numerics)
+                plain = self._fused(numerics, residence)
             except KeyError:
                 raise self.untraced(numerics) from None
-            plain = self._fused(numerics, residence)
             plain = with_megatron_blocks(plain, residence.blocks)
             plain = with_kept_operands(plain, residence.operands)
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
@@ -207,6 +206,9 @@ class KeptSteps:
         fuses_loss: bool = False,
     ) -> Outliving:
         """Return what outlives the fused kernels of that step (`outliving_shares`).
+
+        It decides what they move. Megatron's are priced as a compiler's, though they keep more:
+        its constants were fitted so.
 
         Args:
             numerics: of the traced step.

@@ -206,7 +206,7 @@ class ModelCache:
         sizes = tuple(int(b) for b in micro_batches)
         numerics = self.numerics(precision, autocast=stack.autocast)
         early_stop = stack.name != "megatron"
-        fuses_loss = self._fuses_loss(stack)
+        fuses_loss = stack.fuses and stack.fuses_loss
         key = (numerics, recomputes, stack.fuses, fuses_loss, early_stop, sizes, split)
         if key not in self._derived.kernels:
             traces = [
@@ -232,11 +232,6 @@ class ModelCache:
             factors=self.calibration.factors(accelerator) if self.calibration else None,
         )
 
-    def _fuses_loss(self, stack: StackFacts) -> bool:
-        """Return whether a compiler makes one kernel a pass of the loss."""
-        seen = stack.compiles_whole and self.profile.loss_in_model
-        return stack.fuses and (seen or stack.fuses_loss)
-
     def kind_seconds(
         self,
         accelerator: Accelerator,
@@ -249,14 +244,7 @@ class ModelCache:
         """Return device seconds of each kernel kind in one step, uncalibrated."""
         traces = [self.steps.trace(precision, recompute)]
         numerics = NUMERICS_OF_PRECISION[precision]
-        fuses_loss = self._fuses_loss(stack)
-        if fuses_loss:
-            traces = [with_loss_kernel(trace) for trace in traces]
-        fused = (
-            [self.steps.outliving(numerics, recompute, fuses_loss=fuses_loss)]
-            if stack.fuses
-            else None
-        )
+        fused = [self.steps.outliving(numerics, recompute)] if stack.fuses else None
         kernels = StepKernels(traces, micro_batches, fused=fused)
         return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
 

@@ -92,6 +92,7 @@ def test_softmax_of_torch_before_1_11_keeps_its_input():
         ("fp8", frozenset(), 4),
         ("bf16-amp", frozenset({"reduce-bf16"}), 2),
         ("fp16-amp", frozenset(), 2),
+        ("bf16", frozenset(), 2),
     ],
 )
 def test_megatron_reduces_the_dtype_that_it_keeps_gradients_in(precision, features, reduce):
