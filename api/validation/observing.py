@@ -8,7 +8,7 @@ from ...catalog.errors import GpuplanError
 from ...catalog.vocabulary import Stack
 from ...planner.hardware.device import peak_flops
 from ...planner.plan.plan import Estimated, EstimatedMemory
-from ...planner.predict.interval import OTHERS_MEMORY_SIGMA, memory_interval
+from ...planner.predict.interval import UNCHECKED_MEMORY_SIGMA, memory_interval
 from ...planner.predict.kept.model_cache import ModelCache
 from ...planner.predict.peak_memory import memory_parts
 from ...planner.predict.predict import Prediction, predict
@@ -95,6 +95,14 @@ def _ideal_step_time_s(run: StatedRun, cache: ModelCache) -> float | None:
     return flops * run.setup.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
 
 
+def _is_unchecked(record: RunRecord) -> bool:
+    """Return whether another's loop ran, whose software nobody compared with what is predicted.
+
+    gpuplan's own writes that its buckets are views of gradients.
+    """
+    return not {CHECKED_SOFTWARE, BUCKET_VIEWS}.intersection(record.features)
+
+
 def _of_others(prediction: Prediction, stack: Stack) -> EstimatedMemory:
     """Return the predicted peak of another's training loop, which nobody looked into."""
     peak = prediction.peak_memory_bytes
@@ -104,7 +112,7 @@ def _of_others(prediction: Prediction, stack: Stack) -> EstimatedMemory:
         framework,
         capacity_bytes=peak.capacity,
         stack=stack,
-        least_sigma=OTHERS_MEMORY_SIGMA,
+        least_sigma=UNCHECKED_MEMORY_SIGMA,
     )
 
 
@@ -113,9 +121,7 @@ def _memory_as_measured(
 ) -> tuple[Estimated, tuple[str, ...]]:
     """Return the predicted peak in the meaning the record measured, and what was assumed."""
     peak = prediction.peak_memory_bytes
-    if not {CHECKED_SOFTWARE, BUCKET_VIEWS} & {
-        *record.features
-    }:  # gpuplan's own loop has the latter.
+    if _is_unchecked(record):
         peak = _of_others(prediction, stack)
     meaning = record.measured.memory_meaning
     assumed: tuple[str, ...] = ()

@@ -48,8 +48,8 @@ What changed after they were looked at, with no constant fitted to them:
   which they were first predicted, has none. Two of its runs recompute attention alone, of which a
   fused kernel keeps nothing.
 - The interval of another's loop, whose software nobody compared, is that of a relative error of
-  0.10 where it was 0.06 (`OTHERS_MEMORY_SIGMA`): a judgement after these runs. What gpuplan's own
-  loop needs for a traced file is known better: of 46 steps on an H100 44 are within 1 %.
+  0.10 where it was 0.06 (`UNCHECKED_MEMORY_SIGMA`): a judgement after these runs. What gpuplan's
+  own loop needs for a traced file is known better: of 46 steps on an H100 44 are within 1 %.
 
 Of these mechanisms the rows here are no evidence. What is left: a base in 4 bits under litgpt of
 2023, DINO (2.6 times the time and 1.5 times the memory, as in fp32), whole devices under DeepSpeed,
