@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from runner_jobs import REPOSITORY, plan_of, train
+from runner_jobs import REPOSITORY, forked_with, plan_of, train
 
 from gpuplan import api
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.runner.training_options import TrainingOptions
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_with_transformers")]
 
 FSDP = {"data": 2, "shard": 2, "zero_stage": 3}
 STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def forked_with_transformers() -> Iterator[None]:
+    with forked_with("transformers.models.llama.modeling_llama"):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +42,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tuned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tuned(
+    base: Path, forked_with_transformers: None, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Return the folder of a run that trained it, sharded over two processes."""
     folder = tmp_path_factory.mktemp("tuned")
     losses = train(

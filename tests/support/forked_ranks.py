@@ -47,15 +47,16 @@ COMPILED: dict[bytes, CodeType] = {}
 class ForkServer:
     """The process that is forked, as the tests see it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
+        """Load modules beside `PRELOADED` for all that is forked."""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__],
+            [sys.executable, "-P", __file__, *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             text=True,
         )
-        atexit.register(self._close)
+        atexit.register(self.close)
 
     def start(self, folder: Path, environment: Mapping[str, str], log: Path) -> int:
         """Start a process that runs a job folder; return its id, which is its group's too."""
@@ -76,7 +77,9 @@ class ForkServer:
         stdin.flush()
         return json.loads(stdout.readline())
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let the process end."""
+        atexit.unregister(self.close)
         with contextlib.suppress(OSError):
             self._process.communicate(timeout=10)
 
@@ -89,7 +92,7 @@ def fork_server() -> ForkServer:
 
 def main() -> None:
     """Answer requests until standard input closes; in a forked process, run its job."""
-    for name in PRELOADED:
+    for name in (*PRELOADED, *sys.argv[1:]):
         importlib.import_module(name)
     # torch takes its operators apart at the exit, one by one; nobody is there to see it.
     for one in weakref.finalize._registry.values():  # pyright: ignore[reportAttributeAccessIssue]

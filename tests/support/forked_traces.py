@@ -20,10 +20,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 TRACING = "gpuplan.profiles.tracing_process.child_main"
 COUNTING = "gpuplan.profiles.tracing_process.model_size_main"
@@ -41,23 +42,26 @@ MOST_BYTES = 1 << 20
 class _ForkServer:
     """The process that is forked, as the tests see it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
+        """Load modules beside `PRELOADED` for all that is forked."""
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-u", __file__, str(theirs.fileno())],
+                [sys.executable, "-P", "-u", __file__, str(theirs.fileno()), *more],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
         self._one_at_a_time = threading.Lock()
-        atexit.register(self._close)
+        atexit.register(self.close)
 
     def ask(self, streams: Sequence[int] = (), **request: Any) -> Any:
         with self._one_at_a_time:
             socket.send_fds(self._socket, [json.dumps(request).encode()], list(streams))
             return json.loads(self._socket.recv(MOST_BYTES))
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let the process end."""
+        atexit.unregister(self.close)
         self._socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=10)
@@ -66,6 +70,15 @@ class _ForkServer:
 @cache
 def _fork_server() -> _ForkServer:
     return _ForkServer()
+
+
+@contextlib.contextmanager
+def forked_with(*modules: str) -> Iterator[None]:
+    """Fork processes from one that has modules loaded too: importing them takes seconds."""
+    server = _ForkServer(*modules)
+    with mock.patch(f"{__name__}._fork_server", lambda: server):
+        yield
+    server.close()
 
 
 class Started:
@@ -107,7 +120,7 @@ FORKING = SimpleNamespace(Popen=_start, PIPE=subprocess.PIPE)
 
 def main() -> None:
     """Answer requests until the socket closes; in a forked process, run a module."""
-    for name in PRELOADED:
+    for name in (*PRELOADED, *sys.argv[2:]):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # No process that is forked looks through them, and so none copies their pages.

@@ -14,13 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from forked_ranks import fork_server
+from forked_ranks import ForkServer, fork_server
 
 from gpuplan.launcher.bundle import write_job_folder
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job, execution_of
@@ -101,10 +102,12 @@ def environment(folder: Path) -> dict[str, str]:
     """Return an environment in which the job folder's package is found.
 
     torch's compiler works in the rank itself: else each rank starts processes that import torch.
-    It uses no vector instructions, for to find out which there are takes it as long as a model.
+    It uses no vector instructions, for to find out which there are takes it as long as a model, and
+    has its kernels compiled as they stand: they are run for a few steps.
     """
     alone = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     alone["TORCHINDUCTOR_VEC_ISA_OK"] = "0"
+    alone["AOT_INDUCTOR_DEBUG_COMPILE"] = "1"
     return {**os.environ, "PYTHONPATH": str(folder), **alone}
 
 
@@ -177,6 +180,15 @@ def start(folder: Path, processes: int = 1) -> Ranks:
         found = {**environment(folder), **(given if processes > 1 else {})}
         ranks.running.append(fork_server().start(folder, found, ranks.log))
     return ranks
+
+
+@contextlib.contextmanager
+def forked_with(*modules: str) -> Iterator[None]:
+    """Fork processes from one that has modules loaded too: importing them takes seconds."""
+    server = ForkServer(*modules)
+    with mock.patch(f"{__name__}.fork_server", lambda: server):
+        yield
+    server.close()
 
 
 def run(folder: Path, processes: int = 1) -> subprocess.CompletedProcess[str]:

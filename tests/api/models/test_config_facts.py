@@ -1,9 +1,11 @@
 """A Hugging Face config by name: its dtype is the precision, what it leaves open is said."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_traces import forked_with
 
 from gpuplan import api
 from gpuplan.api.models.config_facts import config_frozen, config_precision, param_rules
@@ -11,6 +13,12 @@ from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process import service
 
 SMALL = {"num_hidden_layers": 1, "vocab_size": 512}
+
+
+@pytest.fixture(scope="module")
+def forked_with_transformers() -> Iterator[None]:
+    with forked_with("transformers.models.qwen3.modeling_qwen3"):
+        yield
 
 
 def test_a_name_stays_what_was_typed_and_its_file_is_ours() -> None:
@@ -32,6 +40,7 @@ def test_adapters_train_under_autocast_on_weights_in_the_config_s_dtype() -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_with_transformers")
 def test_fits_advise_and_profile_keep_the_base_as_it_is_loaded() -> None:
     """They counted it in fp32: "136 GiB" for an 8B base that people train on one A100."""
     spec = api.model("hf:Qwen3-0.6B", params=SMALL | {"seq_len": 64}, lora="r=4")
@@ -64,6 +73,7 @@ class Traced:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_with_transformers")
 def test_the_config_s_dtype_is_honoured_and_what_was_not_given_is_said() -> None:
     traced = api.profile("hf:Qwen3-0.6B", params=SMALL | {"seq_len": 64})
     assert traced.numerics() == ("pure16",) and traced.file_precision == "bf16"
@@ -106,6 +116,7 @@ def test_a_config_without_a_length_is_trained_at_that_of_its_kind(t5: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_with_transformers")
 def test_the_question_and_a_note_say_how_long_sequences_are_by_the_rule(t5: str) -> None:
     machine = api.Machine(accelerators=("A10G",), nodes=(1,))
     answer = api.estimate(t5, api.Question(work=api.Work(tokens=1e8), machine=machine))

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runner_jobs import REPOSITORY, make_job, metrics, plan_of, run, train
+from runner_jobs import REPOSITORY, forked_with, make_job, metrics, plan_of, run, train
 
 from gpuplan.launcher.runner.training_options import TrainingOptions
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_with_lightning")]
 
 MODEL = REPOSITORY / "tests" / "support" / "models" / "lightning_lines.py"
 STEPS = 200
+
+
+@pytest.fixture(scope="module")
+def forked_with_lightning() -> Iterator[None]:
+    with forked_with("lightning"):
+        yield
 
 
 def lines_module() -> Any:
