@@ -34,16 +34,16 @@ def opened(data: bytes, *, values: bool = False) -> Workbook:
     return load_workbook(io.BytesIO(data), data_only=values)
 
 
-def recalculated(book: Workbook, folder: Path) -> Workbook:
-    """Return the workbook as LibreOffice computes it: what openpyxl saves holds no results."""
-    book.save(folder / "asked.xlsx")
+def recalculated(books: dict[str, Workbook], folder: Path) -> dict[str, Workbook]:
+    """Return workbooks as LibreOffice computes them: what openpyxl saves holds no results."""
     command = ["soffice", f"-env:UserInstallation={(folder / 'profile').as_uri()}", "--headless"]
     command += ["--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(folder / "done")]
-    done = subprocess.run(
-        [*command, str(folder / "asked.xlsx")], capture_output=True, text=True, timeout=180
-    )
+    for name, book in books.items():
+        book.save(folder / f"{name}.xlsx")
+        command.append(str(folder / f"{name}.xlsx"))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
-    return load_workbook(folder / "done" / "asked.xlsx", data_only=True)
+    return {name: load_workbook(folder / "done" / f"{name}.xlsx", data_only=True) for name in books}
 
 
 def sums_of(book: Workbook) -> dict[str, Decimal]:
@@ -183,12 +183,36 @@ def test_importing_the_room_needs_no_extra() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def changed_price() -> tuple[BudgetReport, Workbook, Decimal]:
+    """Return a report, its workbook with another price, and the dollars that adds."""
+    report = make_report(("pretrain", "ablations"), months=4)
+    book = opened(as_xlsx(report))
+    prices = book["Prices"]
+    row = next(row for row in range(4, prices.max_row + 1) if prices[f"A{row}"].value == "gcp")
+    assert prices[f"E{row}"].value == 29.3868
+    prices[f"E{row}"] = 40
+    changed = [one for one in report.entries if one.provider == "gcp" and one.sku]
+    assert changed
+    more = sum((cents(one.quantity * 40) - one.usd for one in changed), Decimal(0))
+    return report, book, more
+
+
+@pytest.fixture(scope="module")
+def computed(require, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Workbook]:
+    """Return the workbooks of all makers, and that of a changed price, as LibreOffice has them.
+
+    All at once: to start it takes longer than a workbook.
+    """
+    require("libreoffice", "soffice recalculates the workbook")
+    books = {make.__name__: opened(as_xlsx(make())) for make in (*MAKERS, with_ties)}
+    _, books["changed"], _ = changed_price()
+    return recalculated(books, tmp_path_factory.mktemp("computed"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [*MAKERS, with_ties])
-def test_libreoffice_computes_what_we_did(make, require, tmp_path: Path) -> None:
-    require("libreoffice", "soffice recalculates the workbook")
-    report = make()
-    book = recalculated(opened(as_xlsx(report)), tmp_path)
+def test_libreoffice_computes_what_we_did(make, computed: dict[str, Workbook]) -> None:
+    report, book = make(), computed[make.__name__]
     summary = book["Summary"]
     for cell, usd in (
         (PLANNED, report.total.usd),
@@ -204,18 +228,9 @@ def test_libreoffice_computes_what_we_did(make, require, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_changed_price_changes_the_total(require, tmp_path: Path) -> None:
-    require("libreoffice", "soffice recalculates the workbook")
-    report = make_report(("pretrain", "ablations"), months=4)
-    book = opened(as_xlsx(report))
-    prices = book["Prices"]
-    row = next(row for row in range(4, prices.max_row + 1) if prices[f"A{row}"].value == "gcp")
-    assert prices[f"E{row}"].value == 29.3868
-    prices[f"E{row}"] = 40
-    changed = [one for one in report.entries if one.provider == "gcp" and one.sku]
-    assert changed
-    more = sum((cents(one.quantity * 40) - one.usd for one in changed), Decimal(0))
-    after = recalculated(book, tmp_path)
+def test_a_changed_price_changes_the_total(computed: dict[str, Workbook]) -> None:
+    report, _, more = changed_price()
+    after = computed["changed"]
     total = report.total.usd + more
     assert cents(Decimal(str(after["Summary"][PLANNED].value))) == total
     assert cents(Decimal(str(after["Summary"][BUDGET].value))) == total + cents(
