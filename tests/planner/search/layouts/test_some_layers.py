@@ -35,7 +35,7 @@ from gpuplan.planner.search.layouts.tried_layouts import tried_layouts
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.recompute import recomputed
-from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.profile import Profile, StepTrace
 from gpuplan.profiles.trace.trace import trace_workload
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.contract import load_workload
@@ -113,17 +113,11 @@ def test_layers_that_were_asked_for_are_kept(make_decoder: Any) -> None:
         Choices(recompute_layers=2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("micro_batch", [2, 16])
-def test_no_real_step_needs_more_than_the_line(micro_batch: int) -> None:
-    """A trace of the model with its first layers under torch's checkpoint is the truth."""
+@pytest.fixture(scope="module")
+def traces() -> tuple[Profile, dict[int, StepTrace]]:
+    """Return the model, and its trace with so many first layers under torch's checkpoint."""
     workload = load_workload(parse_model_spec(str(EXAMPLE), params=DIMS))
-    profile = trace_workload(workload)
-    step = next(one for one in profile.steps if one.numerics == "amp16")
-    ends = [
-        replay(recomputed(step, profile, policy), micro_batch).peak_allocated_bytes
-        for policy in ("none", "full")
-    ]
+    found: dict[int, StepTrace] = {}
     for layers in (2, 4, 7):
 
         def build_model(layers: int = layers) -> nn.Module:
@@ -132,9 +126,27 @@ def test_no_real_step_needs_more_than_the_line(micro_batch: int) -> None:
                 block.__class__ = _checkpointed(type(block))
             return model
 
-        traced = trace_workload(replace(workload, build_model=build_model))
-        real = next(one for one in traced.steps if one.numerics == "amp16")
-        needed = replay(real, micro_batch).peak_allocated_bytes
+        found[layers] = in_16_bits(trace_workload(replace(workload, build_model=build_model)))
+    return trace_workload(workload), found
+
+
+def in_16_bits(profile: Profile) -> StepTrace:
+    return next(one for one in profile.steps if one.numerics == "amp16")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("micro_batch", [2, 16])
+def test_no_real_step_needs_more_than_the_line(
+    traces: tuple[Profile, dict[int, StepTrace]], micro_batch: int
+) -> None:
+    """A trace of the model with its first layers under torch's checkpoint is the truth."""
+    profile, real = traces
+    ends = [
+        replay(recomputed(in_16_bits(profile), profile, policy), micro_batch).peak_allocated_bytes
+        for policy in ("none", "full")
+    ]
+    for layers, traced in real.items():
+        needed = replay(traced, micro_batch).peak_allocated_bytes
         line = ends[0] + layers / LAYERS * (ends[1] - ends[0])
         assert needed <= 1.01 * line
         assert needed >= 0.85 * line
