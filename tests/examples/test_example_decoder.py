@@ -63,13 +63,19 @@ def flops_of(**params) -> int:
 
 
 @pytest.mark.slow
-def test_parameters_of_published_runs_are_within_two_percent_of_those_stated() -> None:
+@pytest.mark.parametrize(
+    "every", [5, pytest.param(1, marks=pytest.mark.repeats)], ids=lambda every: f"1 of {every}"
+)
+def test_parameters_of_published_runs_are_within_two_percent_of_those_stated(every: int) -> None:
     counts: dict[str, int] = {}
     wrong = {}
-    for record in records():
-        if record["model"] != "decoder.py":
-            continue
+    published = [record for record in records() if record["model"] == "decoder.py"]
+    shapes = sorted({json.dumps(record["params"], sort_keys=True) for record in published})
+    taken = set(shapes[::every])
+    for record in published:
         key = json.dumps(record["params"], sort_keys=True)
+        if key not in taken:
+            continue
         if key not in counts:
             with torch.device("meta"):
                 model = decoder.build_model(**record["params"])
@@ -77,7 +83,7 @@ def test_parameters_of_published_runs_are_within_two_percent_of_those_stated() -
         stated = record["parameters_stated"]
         if stated and abs(counts[key] / stated - 1) > 0.02:
             wrong[record["model_name"]] = (counts[key], stated)
-    assert len(counts) > 100
+    assert len(counts) > 100 / every
     assert wrong.keys() <= COUNTED_OTHERWISE
 
 

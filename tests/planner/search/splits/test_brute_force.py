@@ -159,7 +159,7 @@ def sites() -> list[Site]:
 
 
 @pytest.mark.parametrize(
-    "spaces", [24, pytest.param(300, marks=pytest.mark.repeats)], ids=lambda count: f"{count}"
+    "spaces", [12, pytest.param(300, marks=pytest.mark.repeats)], ids=lambda count: f"{count}"
 )
 @pytest.mark.timeout(1800)  # Minutes of arithmetic, on a machine that may be busy.
 def test_the_best_is_that_of_trying_every_layout(caches, sites, spaces: int) -> None:

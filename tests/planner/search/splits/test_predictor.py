@@ -1,6 +1,8 @@
 """Layouts that split the model, many at once: equal to one by one, and to trying all of them."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -79,9 +81,30 @@ def sites() -> list[Site]:
     return sites_of_one_node()
 
 
-@settings(max_examples=40)
-@given(data=st.data())
-def test_the_peaks_of_many_layouts_are_those_of_each(caches, data) -> None:
+def draws(few: int, many: int) -> pytest.MarkDecorator:
+    """Return the mark of a test that draws few cases, and many where it is repeated."""
+    return pytest.mark.parametrize(
+        "draws",
+        [few, pytest.param(many, marks=pytest.mark.repeats)],
+        ids=lambda count: f"{count} draws",
+    )
+
+
+def drawn(count: int, check: Callable[[st.DataObject], None]) -> None:
+    @settings(max_examples=count)
+    @given(data=st.data())
+    def each(data: st.DataObject) -> None:
+        check(data)
+
+    each()
+
+
+@draws(16, 40)
+def test_the_peaks_of_many_layouts_are_those_of_each(caches, draws: int) -> None:
+    drawn(draws, partial(check_peaks, caches))
+
+
+def check_peaks(caches: list[ModelCache], data: st.DataObject) -> None:
     cache = data.draw(st.sampled_from(caches))
     predictor = SplitPredictor.of(
         cache,
@@ -171,10 +194,13 @@ def test_every_zero_stage_runs_under_one_of_the_bases(caches, several: bool) -> 
         assert all(stages == (0, 1, 2, 3) for stages in of_bases)
 
 
-@settings(max_examples=10)
-@given(data=st.data())
-def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
+@draws(4, 10)
+def test_no_step_is_shorter_than_its_lower_bound(caches, sites, draws: int) -> None:
     """What pruning rests on."""
+    drawn(draws, partial(check_bounds, caches, sites))
+
+
+def check_bounds(caches: list[ModelCache], sites: list[Site], data: st.DataObject) -> None:
     cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
     nodes = data.draw(st.sampled_from([1, 2, 4]))
     predictor = predictor_of(cache, site, nodes, global_batch=256)
@@ -187,9 +213,14 @@ def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
     assert (least_s <= step_s * (1 + 1e-12)).all()
 
 
-@settings(max_examples=6)
-@given(data=st.data())
-def test_steps_of_several_numbers_of_nodes_are_those_of_each_setup(caches, sites, data) -> None:
+@draws(3, 6)
+def test_steps_of_several_numbers_of_nodes_are_those_of_each_setup(
+    caches, sites, draws: int
+) -> None:
+    drawn(draws, partial(check_steps, caches, sites))
+
+
+def check_steps(caches: list[ModelCache], sites: list[Site], data: st.DataObject) -> None:
     cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
     counts = data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=1, unique=True))
     # A search plans with today's software. DeepSpeed's engine of 2021 launches by ZeRO stage, which
@@ -223,9 +254,14 @@ def test_steps_of_several_numbers_of_nodes_are_those_of_each_setup(caches, sites
         assert one.total_s.item() == seconds
 
 
-@settings(max_examples=4)
-@given(data=st.data())
-def test_numbers_of_nodes_asked_together_are_answered_as_one_by_one(caches, sites, data) -> None:
+@draws(2, 4)
+def test_numbers_of_nodes_asked_together_are_answered_as_one_by_one(
+    caches, sites, draws: int
+) -> None:
+    drawn(draws, partial(check_together, caches, sites))
+
+
+def check_together(caches: list[ModelCache], sites: list[Site], data: st.DataObject) -> None:
     cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
     counts = data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 8, 64]), min_size=1, unique=True))
     site = with_memory(site, data.draw(st.sampled_from([1.0, 0.045, 0.03, 0.001])))
