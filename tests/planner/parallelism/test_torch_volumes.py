@@ -91,10 +91,13 @@ CASES = {
     "hsdp2x4.tp2.sp": Case(data=8, shard=4, tensor=2, params=LLAMA, **MIXED, **SEQUENCE),
 }
 REPEATED = {
+    "fsdp8",
     "fsdp4 many layers",
     "fsdp4 keep",
+    "hsdp2x4",
     "tp4 llama",
     "tp2 many layers",
+    "tp4 recompute",
     "tp4.sp gpt",
     "tp4.sp many layers",
     "tp4.sp recompute",
@@ -102,6 +105,7 @@ REPEATED = {
     "fsdp4.tp2.sp gpt",
     "fsdp8.tp2.sp llama",
     "fsdp4.tp4.sp many layers",
+    "fsdp4.tp4.sp keep",
     "hsdp2x4.tp2",
 }
 """Cases whose model, layout and switches are all in others, in other combinations."""

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import pytest
@@ -46,8 +47,22 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("recompute", ["full", "selective"])
-@pytest.mark.parametrize("model", MODELS)
+REPEATED = {
+    ("gpt2", "selective"),
+    ("llama", "full"),
+    ("bert", "selective"),
+    ("resnet50", "full"),
+}
+"""Each model and each policy is in another case."""
+
+
+@pytest.mark.parametrize(
+    ("model", "recompute"),
+    [
+        pytest.param(*case, marks=pytest.mark.repeats if case in REPEATED else ())
+        for case in product(MODELS, ("full", "selective"))
+    ],
+)
 def test_derived_equals_traced(model: str, recompute: Any, example_workload: Any) -> None:
     name, params = MODELS[model]
     workload = example_workload(name, **params)

@@ -109,7 +109,10 @@ def test_workers_read_every_sample_once(stream: type) -> None:
 
 
 @pytest.mark.parametrize("stream", [Plain, Sharding, Shuffling, Stateful, StatefulSharding])
-@pytest.mark.parametrize("start", [1, 4, 33])
+@pytest.mark.parametrize(
+    "start",
+    [4, *(pytest.param(one, marks=[pytest.mark.slow, pytest.mark.repeats]) for one in (1, 33))],
+)
 def test_it_continues_exactly(stream: type, start: int) -> None:
     through, _ = batches_of(stream, start + 6)
     _, readings = batches_of(stream, start)

@@ -65,8 +65,9 @@ def _train(folder: Path, layout: dict[str, Any]) -> list[float]:
     "layout",
     [
         {},
-        {"data": 2},
-        FSDP,
+        # Replicas are in what shares an optimizer's state, shards in the last.
+        pytest.param({"data": 2}, marks=pytest.mark.repeats),
+        pytest.param(FSDP, marks=pytest.mark.repeats),
         ZERO1,
         pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
         {"pipeline": 2},

@@ -24,9 +24,10 @@ STEPS, MICRO_BATCH = 8, 4
 FSDP = {"data": 2, "shard": 2, "zero_stage": 3}
 ZERO1 = {"data": 2, "shard": 2, "zero_stage": 1}
 LAYOUTS = [
+    # Replicas are in what shares an optimizer's state, shards in the last.
     {},
-    {"data": 2},
-    FSDP,
+    pytest.param({"data": 2}, marks=pytest.mark.repeats),
+    pytest.param(FSDP, marks=pytest.mark.repeats),
     ZERO1,
     # These two are in what goes on under other layouts.
     pytest.param({"tensor": 2}, marks=pytest.mark.repeats),
@@ -85,7 +86,11 @@ def test_every_layout_trains_them_as_plain_torch(
     assert found == pytest.approx(plain_losses("sgd", monkeypatch), abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("layout", [{}, {"data": 2}, FSDP, {"tensor": 2}], ids=_named)
+@pytest.mark.parametrize(
+    "layout",
+    [{}, pytest.param({"data": 2}, marks=pytest.mark.repeats), FSDP, {"tensor": 2}],
+    ids=_named,
+)
 def test_muon_of_matrices_beside_adamw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any]
 ) -> None:

@@ -35,7 +35,11 @@ def losses_of(
     )
 
 
-@pytest.mark.parametrize("of_matrices", ["muon", "sgd", "adamw"])
+@pytest.mark.parametrize(
+    # Whatever has no parameter in a stage is left out there: Muon and AdamW below, each alone.
+    "of_matrices",
+    ["muon", *(pytest.param(one, marks=pytest.mark.repeats) for one in ("sgd", "adamw"))],
+)
 def test_a_stage_without_a_matrix_trains_as_one_process(tmp_path: Path, of_matrices: str) -> None:
     alone = losses_of(tmp_path / "alone", {}, of_matrices)
     staged = losses_of(tmp_path / "staged", STAGES, of_matrices)
@@ -87,7 +91,7 @@ def test_a_stage_that_is_frozen_as_a_whole_takes_part(
     assert alone[0] - alone[-1] > 100 * TOLERANCE
 
 
-@pytest.mark.parametrize("frozen", ["first", "last"])
+@pytest.mark.parametrize("frozen", ["first", pytest.param("last", marks=pytest.mark.repeats)])
 def test_it_does_so_sharded_too(tmp_path: Path, frozen: str) -> None:
     alone = losses_of(tmp_path / "alone", {}, "one", frozen=frozen)
     plan = plan_of(SHARDED, micro_batch=1, grad_accum=3)

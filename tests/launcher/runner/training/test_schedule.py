@@ -34,7 +34,7 @@ def test_the_rate_rises_and_falls() -> None:
     [
         pytest.param(OWN, TrainingOptions(), {"pipeline": 2}, id="own-pp2"),
         pytest.param(OWN, TrainingOptions(), {"tensor": 2}, id="own-tp2", marks=REPEATS),
-        pytest.param(OWN, TrainingOptions(), {}, id="own-one"),
+        pytest.param(OWN, TrainingOptions(), {}, id="own-one", marks=REPEATS),
         pytest.param(PLAIN, ASKED, {"pipeline": 2}, id="asked-pp2", marks=REPEATS),
         pytest.param(PLAIN, ASKED, {"tensor": 2}, id="asked-tp2"),
         pytest.param(PLAIN, ASKED, {}, id="asked-one", marks=REPEATS),
