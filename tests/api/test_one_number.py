@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ ASKED = {
     "a term that is held": api.Money(purchase="reserved"),
     "whatever costs least": api.Money(purchase="any"),
 }
+BOOKS = {"list prices": None, "own terms": Path("book.yaml")}
+SHORT, LONG = LENGTHS = (3_000, 2_500_000)
+PLAIN, CROSSED = (
+    {("list prices", SHORT), ("own terms", LONG)},
+    {("list prices", LONG), ("own terms", SHORT)},
+)
+WHOLE = {
+    "on demand": PLAIN,
+    "spot": CROSSED,
+    "a term that is shared": PLAIN,
+    "a term that is held": CROSSED,
+    "whatever costs least": PLAIN,
+}
+"""Cases that are always looked at: all terms and lengths, each with every purchase."""
+MORE = [pytest.mark.slow, pytest.mark.repeats]
 SELLERS = ("aws", "gcp", "lambda", "verda")
 
 
@@ -75,9 +91,17 @@ def in_all_usd(prepared: Prepared) -> float:
     return sums[0] if sums else float(prepared.cost.usd_expected or 0)
 
 
-@pytest.mark.parametrize("bought", ASKED)
-@pytest.mark.parametrize("steps", [3_000, 2_500_000])
-@pytest.mark.parametrize("book", [None, Path("book.yaml")], ids=["list prices", "own terms"])
+@pytest.mark.parametrize(
+    ("book", "steps", "bought"),
+    [
+        pytest.param(
+            *(BOOKS[terms], steps, bought),
+            id=f"{terms}-{steps}-{bought}",
+            marks=[] if (terms, steps) in WHOLE[bought] else MORE,
+        )
+        for terms, steps, bought in product(BOOKS, LENGTHS, ASKED)
+    ],
+)
 def test_expected_dollars_are_the_same_wherever_they_stand(
     folder: Path, bought: str, steps: int, book: Path | None
 ) -> None:

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from every_command import MODEL, every_command, interrupted_after, words_of
+from every_command import LONGEST_S, MODEL, every_command, interrupted_after, words_of
 
 from gpuplan.cli.main import run
 
@@ -19,6 +19,7 @@ KEYS = (
 )
 HERE = ("127.0.0.1", "localhost", "::1", "0.0.0.0", "", None)
 CANARY = "canary0secret"
+SERVED_S = 3.0
 COMMANDS = every_command()
 SHORT_LIST = frozenset(("estimate", "prices refresh", "capacity", "launch", "config set", "ui"))
 
@@ -75,7 +76,7 @@ def test_no_key_is_shown_or_kept(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     for words in words_of(COMMANDS[name], "model.py"):
-        with interrupted_after():
+        with interrupted_after(SERVED_S if name == "ui" else LONGEST_S):
             run([*name.split(), *words])
         said = capfd.readouterr()
         assert CANARY not in said.out + said.err, words
