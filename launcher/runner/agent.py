@@ -8,6 +8,7 @@ process still writes to the terminal.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import sys
@@ -31,6 +32,7 @@ def main(arguments: list[str]) -> int:
     if not given.verbose:
         # The processes inherit the file descriptor; only what the agent itself says moves away.
         sys.stderr = (out_dir / LOG_FILE).open("a", encoding="utf-8")
+    gc.disable()  # It imports torch, then waits.
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

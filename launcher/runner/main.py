@@ -8,6 +8,7 @@ that failed.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -43,7 +44,9 @@ def main(arguments: list[str]) -> int:
 
 def run(job: Job) -> None:
     """Join the other processes, train, and leave a run record."""
-    # Imported late: a job that cannot be read says so without waiting for torch.
+    # Imported late: a job that cannot be read says so without waiting for torch. Nothing that is
+    # imported is ever garbage: to look for some takes half a second, and again between steps.
+    gc.disable()
     from ...profiles.user_model.contract import load_workload
     from .build import build_trainer
     from .checkpoint.checkpoint import Checkpoints
@@ -55,6 +58,8 @@ def run(job: Job) -> None:
     from .reporting.metrics import say
     from .reporting.record import leave_record
 
+    gc.freeze()
+    gc.enable()
     forget_wait(job)
     with nccl_log(job) as log, joined(job.device, job.timeout_s) as processes, _telling():
         check_network(job, processes, log)

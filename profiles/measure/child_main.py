@@ -53,11 +53,17 @@ def measure(spec: ModelSpec, how: dict[str, Any], tell: Tell) -> Measurement:
         how: The fields of `measure.MeasureRequest`.
         tell: Is told what is being done, how far, and of how much.
     """
+    # Of what torch is made nothing is ever garbage: neither an import nor a collection between
+    # steps looks for some.
+    gc.disable()
     import torch
 
     from ..user_model.contract import load_workload
     from .device import open_device
     from .kernels import kernel_times
+
+    gc.freeze()
+    gc.enable()
 
     device = open_device(_device_kind(how["device"]))
     _refuse_precision(how["precision"], device.kind)

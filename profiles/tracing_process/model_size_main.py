@@ -5,6 +5,7 @@ Run as `python -m gpuplan.profiles.tracing_process.model_size_main`; `child.Chil
 
 from __future__ import annotations
 
+import gc
 import json
 import traceback
 from collections.abc import Iterable
@@ -29,8 +30,12 @@ def main() -> None:
 
 def answer(request: dict[str, Any], _stream: IO[bytes]) -> bytes:
     """Return the size as JSON after a line that is the header, or the error in it."""
+    gc.disable()  # As where a Profile is made.
     from ..trace.gpu.packages import with_stand_ins
     from ..user_model.contract import load_workload
+
+    gc.freeze()
+    gc.enable()
 
     spec = ModelSpec.from_json(request["spec"])
     try:
