@@ -98,8 +98,9 @@ def pytest_configure() -> None:
     """Let no property fail for being slow: the machine may be busy with other things.
 
     A shell starts what it runs in the background with Ctrl-C ignored, and so would be what the
-    tests start.
+    tests start. No garbage collection looks through what is imported and collected.
     """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if importlib.util.find_spec("hypothesis") is None:
@@ -129,8 +130,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Let no garbage collection look through what was imported and collected: it stays."""
+    """Let no later garbage collection look through what was imported and collected: it stays."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

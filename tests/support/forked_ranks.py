@@ -92,13 +92,14 @@ def fork_server() -> ForkServer:
 
 def main() -> None:
     """Answer requests until standard input closes; in a forked process, run its job."""
+    gc.disable()
     for name in (*PRELOADED, *sys.argv[1:]):
         importlib.import_module(name)
     # torch takes its operators apart at the exit, one by one; nobody is there to see it.
     for one in weakref.finalize._registry.values():  # pyright: ignore[reportAttributeAccessIssue]
         one.atexit = False
-    gc.collect()
     gc.freeze()  # No process that is forked looks through them, and so none copies their pages.
+    gc.enable()
     running: set[int] = set()
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
