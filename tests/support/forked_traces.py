@@ -2,7 +2,8 @@
 
 `Child` starts its process as ever, and is given `_start` for `subprocess.Popen`: a process with
 its own environment, folder, standard streams and session, in which the module asked for runs, and
-which ends as it likes. Tests of what such a process imports, or of how it starts, take true ones.
+which ends as it likes. Tests of what such a process imports, or of how it starts, take true ones,
+and so does what measures.
 
 As a script this is the process that is forked. Requests come by a socket, each a line of JSON with
 the three streams of a new process.
@@ -28,6 +29,7 @@ from unittest import mock
 
 TRACING = "gpuplan.profiles.tracing_process.child_main"
 COUNTING = "gpuplan.profiles.tracing_process.model_size_main"
+MEASURING = "gpuplan.profiles.measure.child_main"
 PRELOADED = (
     "sympy",
     "torch.fx.experimental.symbolic_shapes",
@@ -108,10 +110,10 @@ class Started:
 
 
 def _start(command: Sequence[str], **streams: Any) -> Any:
-    """Start a process: what makes a Profile or counts forked, and what measures as ever."""
-    if command[-1] in (TRACING, COUNTING):
-        return Started(command)
-    return subprocess.Popen(command, **streams)
+    """Start a process: what measures as ever, and what makes a Profile, counts or looks forked."""
+    if command[-1] == MEASURING:
+        return subprocess.Popen(command, **streams)
+    return Started(command)
 
 
 FORKING = SimpleNamespace(Popen=_start, PIPE=subprocess.PIPE)
@@ -120,10 +122,11 @@ FORKING = SimpleNamespace(Popen=_start, PIPE=subprocess.PIPE)
 
 def main() -> None:
     """Answer requests until the socket closes; in a forked process, run a module."""
+    gc.disable()
     for name in (*PRELOADED, *sys.argv[2:]):
         importlib.import_module(name)
-    gc.collect()
     gc.freeze()  # No process that is forked looks through them, and so none copies their pages.
+    gc.enable()
     with socket.socket(fileno=int(sys.argv[1])) as tests:
         while True:
             text, streams, _, _ = socket.recv_fds(tests, MOST_BYTES, 3)

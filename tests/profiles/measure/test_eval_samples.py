@@ -47,6 +47,7 @@ def test_it_is_said_why_they_are_not_known(tmp_path: Path, returned: str | None,
     assert found.count is None and said in (found.why_not or "")
 
 
+@pytest.mark.usefixtures("own_trace_processes")
 def test_data_that_are_not_on_this_machine_are_no_error(tmp_path: Path) -> None:
     found = count_eval_samples(spec_of(tmp_path, "open('/nowhere/at/all')"))
     assert found.count is None and "it failed here (net.py:" in (found.why_not or "")

@@ -17,7 +17,10 @@ from gpuplan.profiles.tracing_process import child
 from gpuplan.profiles.tracing_process.service import PendingProfile, begin_profile, make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_trace_processes")]
+pytestmark = pytest.mark.slow
+
+own_process = pytest.mark.usefixtures("own_trace_processes")
+"""How the process starts, what it writes and how it ends are those of a true one."""
 
 DEADLINE_S = 60.0
 GOOD = """
@@ -87,6 +90,7 @@ def is_gone(pid: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@own_process
 def test_what_the_file_prints_never_reaches_our_output(
     write: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +134,7 @@ def test_a_cached_profile_is_remade_when_what_the_file_reads_changes(
     assert make_profile(spec).parameters == 24
 
 
+@own_process
 def test_the_time_limit_ends_the_file(write: Callable[[str], Path]) -> None:
     start_s = time.monotonic()
     with pytest.raises(UserFileError, match="not done after 0.5 seconds") as raised:
@@ -163,6 +168,7 @@ def test_a_long_trace_says_once_which_loop_makes_it_long(
     assert "in place of a loop over time steps" in why
 
 
+@own_process
 def test_cancelling_ends_the_file_and_all_it_started(write: Callable[[str], Path]) -> None:
     file = write(ENDLESS)
     pending = begin(file)
@@ -172,6 +178,7 @@ def test_cancelling_ends_the_file_and_all_it_started(write: Callable[[str], Path
     assert all(eventually(lambda pid=pid: is_gone(pid)) for pid in pids)
 
 
+@own_process
 @pytest.mark.parametrize(
     ("stop", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9), (signal.SIGTERM, -15)]
 )
@@ -192,6 +199,7 @@ def test_no_process_outlives_the_command(
     assert all(eventually(lambda pid=pid: is_gone(pid)) for pid in pids)
 
 
+@own_process
 def test_an_exit_at_import_is_an_error_with_its_line(write: Callable[[str], Path]) -> None:
     file = write("import sys\nprint('loading data')\nsys.exit(3)\n")
     with pytest.raises(UserFileError) as raised:
@@ -204,6 +212,7 @@ def test_an_exit_at_import_is_an_error_with_its_line(write: Callable[[str], Path
     ]
 
 
+@own_process
 @pytest.mark.parametrize(
     ("call", "how"),
     [
@@ -230,6 +239,7 @@ def test_an_error_keeps_its_kind(write: Callable[[str], Path]) -> None:
     assert raised.value.fix == "use one of width."
 
 
+@own_process  # Its last line is sought in a stack that has none of ours.
 def test_what_only_the_backward_pass_needs_is_blamed_on_no_line(
     write: Callable[[str], Path],
 ) -> None:
@@ -252,6 +262,7 @@ def test_what_only_the_backward_pass_needs_is_blamed_on_no_line(
     assert "--assume" not in (error.value.fix or "")
 
 
+@own_process
 def test_the_time_limit_begins_anew_with_every_traced_step(
     write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_line_that_a_gpu_takes_is_none(tmp_path: Path, line: str) -> None:
     assert host_tensors(parse_model_spec(str(write(tmp_path, line)))) is None
 
 
+@pytest.mark.usefixtures("own_trace_processes")
 def test_a_child_process_finds_it_in_the_loss_too(tmp_path: Path) -> None:
     path = write(tmp_path, loss="loss = (loss * torch.ones(3)).mean()")
     with pytest.raises(UserFileError, match=r"net\.py:30, in compute_loss: .*shape \[3\]") as found:
