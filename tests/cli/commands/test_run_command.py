@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 from answers import make_estimate, make_plan
+from forked_runs import FORKING
 
 from gpuplan.cli.main import run as cli
+from gpuplan.launcher import process_group
 from gpuplan.launcher.process_group import marked_processes
+from gpuplan.profiles.tracing_process.model_size import count_model_size
+from gpuplan.profiles.user_model.spec import parse_model_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
@@ -50,6 +54,12 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the one process of a run: it is to train and to fail as ever, not to start as ever."""
+    monkeypatch.setattr(process_group, "subprocess", FORKING)
+
+
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -60,6 +70,8 @@ def start(model: Path) -> Iterator[Start]:
 
     def begin(*options: str) -> subprocess.Popen[str]:
         model.write_text(MODEL.replace("PACE_S = 0.0", "PACE_S = 0.02"))
+        # What it then knows, as a second run does: to count takes a process that imports torch.
+        count_model_size(parse_model_spec("net.py"), precision=None, frozen_precision=None)
         command = [sys.executable, "-m", "gpuplan", "run", "net.py", "--device", "cpu", *options]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=model.parent
@@ -192,6 +204,7 @@ def test_a_fault_of_the_file_is_told_once_with_its_line(model: Path, capfd) -> N
     assert "in compute_loss" in (model.parent / "out" / "traceback.txt").read_text()
 
 
+@pytest.mark.usefixtures("forked")
 def test_after_a_fault_of_the_file_the_command_that_is_said_goes_on(model: Path, capfd) -> None:
     fails = "    if list((Path(__file__).parent / 'out').glob('checkpoints/step-*/run.json')):\n"
     fails += "        raise RuntimeError('the data ends here')\n"
@@ -211,6 +224,7 @@ def test_after_a_fault_of_the_file_the_command_that_is_said_goes_on(model: Path,
     assert f"continuing from {newest.name} " in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_plan_that_is_not_run_has_its_own_code(model: Path, capfd) -> None:
     plan = make_plan(layout="dp1", micro_batch=1, grad_accum=1, precision="fp8")
     (model.parent / "plan.json").write_text(plan.model_dump_json())
@@ -218,6 +232,7 @@ def test_a_plan_that_is_not_run_has_its_own_code(model: Path, capfd) -> None:
     assert "no fp8" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_data_set_that_is_missing_is_a_fault_of_the_file(model: Path, capfd) -> None:
     model.write_text(MODEL + "\n\ndef build_dataset():\n    return open('images.bin')\n")
     assert cli(["run", "net.py", "--device", "cpu", "--steps", "2", "--out-dir", "out"]) == 1
@@ -228,6 +243,7 @@ def test_a_data_set_that_is_missing_is_a_fault_of_the_file(model: Path, capfd) -
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_checkpoint_of_another_model_is_refused(model: Path, capfd) -> None:
     base = ["run", "net.py", "--device", "cpu", "--out-dir", "out"]
     assert cli([*base, "--steps", "2"]) == 0
@@ -235,6 +251,7 @@ def test_a_checkpoint_of_another_model_is_refused(model: Path, capfd) -> None:
     assert "is not a checkpoint of this model" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_checkpoint_folder_that_cannot_be_written_is_refused(model: Path, capfd) -> None:
     (model.parent / "taken").write_text("")
     options = ["--device", "cpu", "--steps", "2", "--checkpoint-dir", "taken"]
