@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shortened import shorten
+
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE, write_guard, write_orders
 from gpuplan.launcher.guard.decisions.spending import Account, open_account
 from gpuplan.launcher.guard.orders import Orders, ProjectionOrders
@@ -45,6 +47,10 @@ class Node:
         """Write its orders: a dollar a second, quick polls."""
         facts = {"poll_s": 0.1, "state_every_s": 0.1, "stop_file": str(self.stop_file)}
         write_orders(self.job, make_orders(**{**facts, **changes}))
+
+    def be_impatient(self) -> None:
+        """Let it wait a second, not five or fifteen, for each thing that may hang."""
+        shorten(self.job, SAY_WITHIN_S=1.0, FLUSH_TIMEOUT_S=1.0)
 
     def start(
         self, *words: str, python: str = sys.executable, rank: int = 0, **variables: str

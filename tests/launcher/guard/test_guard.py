@@ -302,6 +302,7 @@ def test_another_node_leaves_the_folder_alone(node: Node) -> None:
 
 def test_a_disk_that_hangs_stops_no_clock(node: Node) -> None:
     node.orders(max_cost_usd=4.0, requested_at_s=time.time())
+    node.be_impatient()
     # Reading a pipe that nobody writes to waits for ever, as a lost network disk does.
     os.mkfifo(node.out / "metrics.jsonl")
     process = node.start("sleep", "600")

@@ -104,6 +104,7 @@ def test_limits_hold_where_nobody_reads_the_log(tmp_path: Path, require) -> None
     require("linux", "nodes are")
     node = Node(tmp_path)
     node.orders(max_hours=1.5 / 3600, requested_at_s=time.time(), grace_s=1.0)
+    node.be_impatient()
     words = [sys.executable, "-c", "print('x' * 10**6)"]
     started = node.start(*words)
     pid = started.pid
