@@ -4,7 +4,6 @@ docs/tutorial.md tells them. Ranges are those that published runs and price list
 """
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -116,7 +115,7 @@ def hours(plan: Plan) -> float:
     return plan.whole_job.hours
 
 
-def a_1b_on_30b_tokens_is_one_node_of_eight() -> None:
+def test_a_1b_decoder_on_30b_tokens_is_one_node_of_eight() -> None:
     money = api.Money(budget_usd=Decimal(5000), deadline_s=10 * DAY_S)
     answer, best = decided(
         EXAMPLES / "decoder.py",
@@ -132,37 +131,6 @@ def a_1b_on_30b_tokens_is_one_node_of_eight() -> None:
     assert 700 <= usd(best) <= 2200
     assert best.mfu is not None and 0.30 <= best.mfu <= 0.55
     told(f"a decoder of {format_count(answer.workload.parameters)} parameters", best)
-
-
-def a_70b_on_a_trillion_tokens_is_hundreds_of_accelerators_on_a_fabric() -> None:
-    answer, best = decided(
-        EXAMPLES / "decoder.py",
-        api.Work(tokens=1e12),
-        params=HIDDEN_70B,
-        money=api.Money(deadline_s=90 * DAY_S),
-        machine=api.Machine(providers=CLOUDS, max_nodes=128),
-    )
-    assert 128 <= best.accelerators <= 1024
-    assert best.offer.accelerator.split("-")[0] in ("H100", "H200", "B200")
-    assert 1.5e6 <= usd(best) <= 3.5e6
-    told(f"a decoder of {format_count(answer.workload.parameters)} parameters", best)
-    if best.offer.accelerator.startswith("H100"):
-        assert best.mfu is not None and 0.38 <= best.mfu <= 0.52
-    assert any(plan.needs_port for plan in answer.plans), "a TPU or its like stands beside it"
-    split = [plan for plan in answer.plans if plan.layout.tensor * plan.layout.pipeline > 1]
-    assert split, "layouts that split the model are among the answers"
-
-
-@pytest.mark.parametrize(
-    # Both are of one file; the larger looks at layouts that split it beside those that do not.
-    "decide",
-    [
-        pytest.param(a_1b_on_30b_tokens_is_one_node_of_eight, marks=pytest.mark.repeats),
-        a_70b_on_a_trillion_tokens_is_hundreds_of_accelerators_on_a_fabric,
-    ],
-)
-def test_decoder(decide: Callable[[], None]) -> None:
-    decide()
 
 
 def test_lora_of_an_8b_on_50m_tokens_is_one_accelerator() -> None:
@@ -195,6 +163,25 @@ def test_resnet_50_on_imagenet() -> None:
     assert all(plan.breakdown_s.input_wait is not None for plan in answer.plans)
     (note,) = (note for note in answer.notes if note.startswith("input: "))
     assert "vCPUs a node decode about" in note and "JPEG/s" in note
+
+
+def test_a_70b_on_a_trillion_tokens_is_hundreds_of_accelerators_on_a_fabric() -> None:
+    answer, best = decided(
+        EXAMPLES / "decoder.py",
+        api.Work(tokens=1e12),
+        params=HIDDEN_70B,
+        money=api.Money(deadline_s=90 * DAY_S),
+        machine=api.Machine(providers=CLOUDS, max_nodes=128),
+    )
+    assert 128 <= best.accelerators <= 1024
+    assert best.offer.accelerator.split("-")[0] in ("H100", "H200", "B200")
+    assert 1.5e6 <= usd(best) <= 3.5e6
+    told(f"a decoder of {format_count(answer.workload.parameters)} parameters", best)
+    if best.offer.accelerator.startswith("H100"):
+        assert best.mfu is not None and 0.38 <= best.mfu <= 0.52
+    assert any(plan.needs_port for plan in answer.plans), "a TPU or its like stands beside it"
+    split = [plan for plan in answer.plans if plan.layout.tensor * plan.layout.pipeline > 1]
+    assert split, "layouts that split the model are among the answers"
 
 
 def test_800_million_embedding_rows_are_one_accelerator_and_bound_by_memory() -> None:
