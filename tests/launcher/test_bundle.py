@@ -16,7 +16,8 @@ ABSENT = ("gpuplan", "pydantic", "click", "rich", "sqlalchemy", "platformdirs", 
 GPT2 = REPOSITORY / "examples" / "gpt2.py"
 SIZE = {"layers": 2, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}
 IMPORT_ALL = """
-import importlib, pkgutil, sys
+import gc, importlib, pkgutil, sys
+gc.disable()  # Of modules nothing is ever garbage.
 import gpuplan_job
 for found in pkgutil.walk_packages(gpuplan_job.__path__, "gpuplan_job."):
     if not found.name.endswith(("__main__", "hugging_face")):  # It needs transformers.

@@ -39,13 +39,19 @@ def test_on_small_projects_no_order_is_better(jobs: list[Job], have: int) -> Non
     assert found == pytest.approx(least_h(jobs, there))
 
 
-@settings(max_examples=20, deadline=None)
-@given(projects(), st.integers(4, 8))
-def test_it_is_no_worse_than_the_order_of_the_file(jobs: list[Job], have: int) -> None:
-    best = ordered(jobs, {"A": have})
-    assert weighted_end_h(jobs, best.placed) <= weighted_end_h(jobs, place(jobs, {"A": have}))
-    at_once = [one.at_once for one in best.placed]
-    assert place(jobs, {"A": have}, best.order, at_once=at_once) == best.placed
+@pytest.mark.parametrize(
+    "draws", [6, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.repeats])]
+)
+def test_it_is_no_worse_than_the_order_of_the_file(draws: int) -> None:
+    @settings(max_examples=draws, deadline=None)
+    @given(projects(), st.integers(4, 8))
+    def check(jobs: list[Job], have: int) -> None:
+        best = ordered(jobs, {"A": have})
+        assert weighted_end_h(jobs, best.placed) <= weighted_end_h(jobs, place(jobs, {"A": have}))
+        at_once = [one.at_once for one in best.placed]
+        assert place(jobs, {"A": have}, best.order, at_once=at_once) == best.placed
+
+    check()
 
 
 def test_the_more_important_one_goes_first() -> None:

@@ -36,7 +36,12 @@ def rates(outcome: SearchOutcome, max_oom: float) -> dict[tuple[str, int], float
 
 
 @pytest.mark.parametrize(
-    "batch", [pytest.param(2048, marks=[pytest.mark.slow, pytest.mark.repeats]), 3072, 6144]
+    "batch",
+    [
+        pytest.param(2048, marks=[pytest.mark.slow, pytest.mark.repeats]),
+        3072,
+        pytest.param(6144, marks=[pytest.mark.slow, pytest.mark.repeats]),
+    ],
 )
 def test_more_risk_makes_no_plan_slower(small_decoder: Profile, batch: int) -> None:
     """`--max-oom-risk 0.5` halved the micro-batch and kept the recompute policy of the larger."""
