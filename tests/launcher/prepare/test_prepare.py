@@ -326,6 +326,7 @@ def test_a_folder_that_takes_no_results_is_refused_before_there_are_any(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_trace_processes")  # No other test starts one that sees losses.
 def test_a_loss_that_is_a_sum_is_said_before_it_is_paid_for(folder: Path) -> None:
     words = "compute_loss() gives a sum over the samples of its batch"
     text = (folder / "net.py").read_text()
