@@ -32,6 +32,7 @@ from ..software.deepspeed_engine import (
     largest_tensor,
     received_bytes,
     runs_deepspeed,
+    sums_in_fp32,
 )
 from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_8_bits_bytes
 from ..software.kept_memory import keeps_gradients
@@ -334,5 +335,10 @@ def _engine_bytes(
     """Return bytes of DeepSpeed's buffers, and of what a stage of its pipeline received."""
     if not runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout):
         return 0.0
-    buffers = engine_bytes(cache.profile, setup.layout, setup.precision, trainable=trainable)
+    buffers = engine_bytes(
+        cache.profile,
+        setup.layout,
+        in_fp32=sums_in_fp32(setup.stack, setup.precision),
+        trainable=trainable,
+    )
     return buffers + received

@@ -18,7 +18,12 @@ from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_parameters import expert_data_layout
 from ..plan.layout import Layout
 from ..plan.setup import Setup
-from ..software.deepspeed_engine import engine_bytes, received_bytes, runs_deepspeed
+from ..software.deepspeed_engine import (
+    engine_bytes,
+    received_bytes,
+    runs_deepspeed,
+    sums_in_fp32,
+)
 from ..step.model_parallel_step import boundary_bytes
 from .cached_weights import cached_bytes
 from .fullest_rank import units_by_stage
@@ -139,9 +144,10 @@ def _engine_bytes(
     cache: ModelCache, setup: Setup, stages: Stages, layouts: Sequence[Layout]
 ) -> np.ndarray:
     """Return [A, Z, K, B] bytes that DeepSpeed's engine and its pipeline hold in every stage."""
+    in_fp32 = sums_in_fp32(setup.stack, setup.precision)
     buffers = [
         [
-            engine_bytes(cache.profile, layout, setup.precision, trainable=one.trainable)
+            engine_bytes(cache.profile, layout, in_fp32=in_fp32, trainable=one.trainable)
             for one in stages.units
         ]
         for layout in layouts

@@ -9,7 +9,8 @@
 | the same by DeepSpeed's engine of 2021-22 | 2 | 2, and 4 for what the rank steps | 4 | 8 |
 | amp by Megatron, bf16 | 2 | 4 (accumulated in fp32) | 4 | 8 |
 | the same where gradients are reduced in bf16 (NeMo's recipes) | 2 | 2 | 4 | 8 |
-| the same by DeepSpeed | 2 | 2, and 4 to accumulate in | 4 | 8 |
+| the same by DeepSpeed beside Megatron | 2 | 2, and 4 to accumulate in | 4 | 8 |
+| the same by DeepSpeed's ZeRO elsewhere | 2 | 2, and 4 of the rank's in the step | 4 | 8 |
 | bf16 (everything 16-bit) | 2 | 2 | - | 4 |
 
 Sources: torch 2.13 FSDP2 `MixedPrecisionPolicy`; Rajbhandari et al. 2020 (arXiv:1910.02054, section
@@ -27,6 +28,7 @@ from dataclasses import dataclass, replace
 from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
+from .deepspeed_engine import sums_in_fp32
 from .stack import runs_torch_pipelines
 from .versions import BF16_REDUCTION
 
@@ -75,6 +77,8 @@ MASTER_BESIDE_FP16 = StateScale(optimizer=2, optimizer_temporary=0, master_bytes
 MASTER_BESIDE_BF16 = StateScale(gradients=2, optimizer=2, optimizer_temporary=0, master_bytes=4)
 DEEPSPEED_FP16 = StateScale(optimizer=2, optimizer_temporary=0, master_bytes=8)
 """The master copy, and the fp32 gradients of the partition."""
+DEEPSPEED_ALONE = StateScale(optimizer=2, optimizer_temporary=2, master_bytes=4)
+"""ZeRO outside Megatron: those gradients are made for the step, and freed by it."""
 DEEPSPEED_BF16 = StateScale(gradients=3, optimizer=2, optimizer_temporary=0, master_bytes=4)
 
 
@@ -92,14 +96,16 @@ def state_scale(
         precision: of the plan.
         stack: Megatron keeps a master copy beside 16-bit weights; FSDP keeps fp32 shards.
         sixteen_bit_layers: whether the trace of 16-bit layers stands for a mixed precision.
-        deepspeed: whether DeepSpeed's engine beside Megatron steps the optimizer.
+        deepspeed: whether DeepSpeed's engine steps the optimizer.
         features: as run records name them.
     """
     of_torch, once = stack.startswith("torch"), runs_torch_pipelines(stack)
     if not sixteen_bit_layers:
         return replace(AS_TRACED, zero_2_gathers=of_torch, whole_in_stages=once)
     if deepspeed:
-        return DEEPSPEED_FP16 if precision == "fp16-amp" else DEEPSPEED_BF16
+        if of_torch:
+            return DEEPSPEED_ALONE
+        return DEEPSPEED_BF16 if sums_in_fp32(stack, precision) else DEEPSPEED_FP16
     if not of_torch:
         in_fp32 = keeps_fp32_gradients(precision, features)
         return MASTER_BESIDE_BF16 if in_fp32 else MASTER_BESIDE_FP16

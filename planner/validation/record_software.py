@@ -167,13 +167,14 @@ def uses_autocast(
     """Return whether 16-bit compute came from torch.autocast.
 
     Where the stack does not decide (`casts_layers`), the record may (`autocast`,
-    `sixteen-bit-layers`), and Apex O2 ran 16-bit layers before torch had autocast.
+    `sixteen-bit-layers`). Apex O2 ran 16-bit layers before torch had autocast, and DeepSpeed does:
+    its engine casts the whole model (runtime/engine.py, `_configure_distributed_model`).
     """
     if not casts_layers(stack, layout, offload):
         return False
     if CAST_OPERATIONS in record.features:
         return True
-    if "O2" in record.precision_label or SIXTEEN_BIT_LAYERS in record.features:
+    if "O2" in record.precision_label or {SIXTEEN_BIT_LAYERS, DEEPSPEED} & {*record.features}:
         return False
     date = record.software_date
     return date is None or date >= NATIVE_AUTOCAST

@@ -53,12 +53,14 @@ def test_deepspeed_is_the_engine_of_zero_beside_megatron_until_2022_or_where_sta
     assert runs_deepspeed("megatron", (2023, 2), ("deepspeed",), ZERO_1)
     assert not runs_deepspeed("megatron", (2022, 2), (), Layout(data=8))
     assert not runs_deepspeed("torch-eager", (2022, 2), (), ZERO_1)
+    assert runs_deepspeed("torch-eager", None, ("deepspeed",), ZERO_1)
+    assert not runs_deepspeed("torch-eager", None, ("deepspeed",), Layout(data=8))
 
 
 def test_its_buffers_are_a_bucket_and_the_largest_tensor(toy: Profile) -> None:
     trainable = 4e9
-    alone = engine_bytes(toy, Layout(zero_stage=1), "fp16-amp", trainable=trainable)
-    with_bucket = engine_bytes(toy, ZERO_1, "fp16-amp", trainable=trainable)
+    alone = engine_bytes(toy, Layout(zero_stage=1), in_fp32=False, trainable=trainable)
+    with_bucket = engine_bytes(toy, ZERO_1, in_fp32=False, trainable=trainable)
     assert with_bucket - alone == pytest.approx(2 * 5e8)
 
 
@@ -68,6 +70,8 @@ def test_state_of_deepspeed(toy: Profile) -> None:
     # Of 2 traced bytes a parameter each: gradients, and the master with fp32 gradients.
     assert (2 * fp16.gradients, fp16.master_bytes) == (2, 8)
     assert (2 * bf16.gradients, bf16.master_bytes) == (6, 4)
+    alone = state_scale("bf16-amp", "torch-eager", sixteen_bit_layers=True, deepspeed=True)
+    assert (alone.gradients, alone.master_bytes, alone.optimizer_temporary) == (1, 4, 2)
 
 
 def test_a_fused_optimizer_needs_no_temporaries(toy: Profile) -> None:
