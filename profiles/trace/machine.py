@@ -14,7 +14,7 @@ from .assumed import CHECK_PASSES, Assumed
 from .callers import calling_frame, calling_modules, is_called_by
 from .gpu.answers import gpu_machine
 from .gpu.target import Target
-from .padding import ALL_SEEN, LIBRARY, NOT_KNOWN, OF_DECODER, mask_asked_for
+from .padding import ALL_SEEN, LIBRARY, NOT_KNOWN, OF_ALL, mask_asked_for
 from .recording.recorder import Recorder
 from .torch_private import without_dynamo
 from .unknown_value import UnknownValue, is_condition, is_whole_number
@@ -151,7 +151,7 @@ class Machine:
         if hides:
             self.target.pads = True
             return 0.0
-        if asked != OF_DECODER:
+        if asked == OF_ALL:
             said = NOT_KNOWN if hides is None else ALL_SEEN
             self.notes.extend(() if said in self.notes else (said,))
         return 1.0

@@ -1,7 +1,8 @@
-"""Whether batches are padded: what transformers decides by the values of their masks.
+"""Whether batches are padded or packed: what transformers decides by their masks and positions.
 
-It gives attention a mask where one hides a token, and none where all are seen
-(`transformers.masking_utils`); the kernels differ (profiles/trace/gpu/functions.py).
+It gives attention a mask where that of the batch hides a token, or where positions begin anew
+within a sequence, and none where all are seen (`transformers.masking_utils`); the kernels differ
+(profiles/trace/gpu/functions.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from .torch_private import no_torch_function
 LIBRARY = "transformers.masking_utils"
 """The module of transformers that reads masks."""
 OF_ALL, OF_DECODER = "attention_mask", "decoder_attention_mask"
+POSITIONS = "position_ids"
+_ASKS_POSITIONS = "find_packed_sequence_indices"
+"""Its function that keeps packed sequences apart, where a batch has no mask."""
 _CAUSAL, _BOTH_WAYS = "create_causal_mask", "create_bidirectional_mask"
 _ASKS = ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa")
 """Its functions that leave a mask away where all tokens are seen."""
@@ -39,12 +43,14 @@ NOT_KNOWN = (
 def mask_asked_for() -> str | None:
     """Return which mask of a batch transformers asks for zeros; None where it asks another thing.
 
-    The decoder of an encoder-decoder has a mask of its own, which the library fills with ones where
-    a batch has none.
+    Of positions it asks whether they begin anew (`POSITIONS`). The decoder of an encoder-decoder
+    has a mask of its own, which the library fills with ones where a batch has none.
     """
     maker, asks = None, False
     for frame in _frames_of_library():
         name = frame.f_code.co_name
+        if name == _ASKS_POSITIONS:
+            return POSITIONS
         asks |= name in _ASKS
         if name in (_CAUSAL, _BOTH_WAYS):
             maker = frame
@@ -68,8 +74,8 @@ def _frames_of_library() -> Iterator[FrameType]:
 def hiding_masks(workload: Workload, size: int) -> dict[str, bool]:
     """Return of each mask in a batch of so many samples whether it hides a token, by its name.
 
-    Empty where none is found, or the batch cannot be made without a GPU. Runs beside a trace: the
-    batch is a real one, on the host.
+    Positions hide what is packed beside a sequence. Empty where none is found, or the batch cannot
+    be made without a GPU. Runs beside a trace: the batch is a real one, on the host.
     """
     with (
         suppress(Exception),
@@ -86,6 +92,8 @@ def _masks(batch: Any) -> Iterator[tuple[str, bool]]:
         for name, value in batch.items():
             if name in (OF_ALL, OF_DECODER) and isinstance(value, torch.Tensor):
                 yield str(name), not bool(value.all())
+            elif name == POSITIONS and isinstance(value, torch.Tensor):
+                yield POSITIONS, bool((value.diff(dim=-1) != 1).any())
             else:
                 yield from _masks(value)
     elif isinstance(batch, (list, tuple)):

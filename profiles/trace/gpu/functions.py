@@ -114,7 +114,7 @@ def lost_flash(
 ) -> str | None:
     """Return what a call does that alone rules faster kernels out; None for all others.
 
-    Takes the arguments of `scaled_dot_product_attention`, and whether the batch is padded.
+    Takes the arguments of `scaled_dot_product_attention`, and whether a batch is padded or packed.
     """
     if not _lie_in_rows(query, key, value):
         return None if _kernel_of_rows(query, key, value, attn_mask) == "math" else LOST_ROWS

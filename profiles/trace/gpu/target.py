@@ -80,7 +80,7 @@ class Target(TorchFunctionMode):
         self.reads_host_values = False
         """Whether a tensor of the host was read, whose values are there in a trace."""
         self.pads = False
-        """Whether a mask of the batch hides tokens, which transformers gives attention then."""
+        """Whether a batch is padded or packed, so that transformers gives attention a mask."""
         self._unknown_values = False
         self._paused = paused
         self.autocast = Autocast(keep)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from traced_mlp import workload
@@ -90,3 +91,36 @@ def test_padding_of_an_encoder_leaves_its_decoder_alone() -> None:
     """Its own mask, that over what it wrote itself, is all ones: `is_causal` then."""
     profile = with_mask(last_padded, bart=True)
     assert attention_of(profile) == {(EFFICIENT, False): 2, (FLASH, True): 1}
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        pytest.param(torch.arange(16).repeat(2), (EFFICIENT, False), id="packed"),
+        pytest.param(torch.arange(32), (FLASH, True), id="one sequence"),
+        pytest.param(torch.arange(5, 37), (FLASH, True), id="begun before"),
+    ],
+)
+def test_packed_sequences_attend_with_a_mask(
+    positions: torch.Tensor, expected: tuple[str, bool]
+) -> None:
+    import transformers
+
+    def build_model() -> nn.Module:
+        config = transformers.LlamaConfig(**LLAMA, use_cache=False)
+        return transformers.LlamaForCausalLM(config)
+
+    def make_batch(size: int) -> dict[str, torch.Tensor]:
+        tokens = torch.randint(100, (size, 32))
+        places = positions.expand(size, -1).clone()
+        return {"input_ids": tokens, "position_ids": places, "labels": tokens}
+
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        return model(**batch).loss
+
+    profile = trace_workload(
+        workload(build_model=build_model, make_batch=make_batch, compute_loss=compute_loss),
+        numerics=["amp16"],
+    )
+    assert attention_of(profile) == {expected: 2}
+    assert any("what is packed" in note for note in profile.notes) is (expected[0] == EFFICIENT)
