@@ -347,6 +347,9 @@ class Profile(FrozenModel):
     file_compiles: bool
     loss_in_model: bool = False
     """Whether the model computes its cross-entropy itself: compiled whole, that is fused too."""
+    returns_logits: bool = False
+    """Whether it returns the logits beside that loss: compiled whole, it makes their gradient too,
+    of zeros."""
     default_micro_batch: int | None
     """Default of `make_batch`'s batch size, when the file gives one."""
     optimizer: OptimizerFacts

@@ -30,10 +30,13 @@ def bandwidth_share(cache: ModelCache, site: Site, setup: Setup, step_s: float) 
 
 def _micro_batch_bytes(cache: ModelCache, setup: Setup) -> float:
     """Return what the kernels of both passes over one micro-batch move."""
-    fuses = stack_facts(setup, cache.constants).fuses
+    stack = stack_facts(setup, cache.constants)
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     return sum(
-        share * cache.steps.moved_bytes(numerics, policy, fused=fuses).at(setup.micro_batch)
+        share
+        * cache.steps.moved_bytes(
+            numerics, policy, fused=stack.fuses, fuses_loss=cache.fuses_loss(stack)
+        ).at(setup.micro_batch)
         for policy, share in recompute_policies(setup).items()
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...catalog.types import Accelerator
 from ...profiles.passes.loss import with_loss
+from ...profiles.passes.residence import Residence
 from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
@@ -102,7 +103,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         setup.recompute,
         micro_batches,
         autocast=setup.autocast,
-        residence=setup_residence(setup, loss_in_model=cache.profile.loss_in_model),
+        residence=_residence(cache, setup),
     )
     traced = cache.numerics(setup.precision, autocast=setup.autocast)
     gather = wire_bytes(setup.precision).gather
@@ -199,6 +200,13 @@ def is_safe(
     return safe.item() <= capacity
 
 
+def _residence(cache: ModelCache, setup: Setup) -> Residence:
+    profile = cache.profile
+    return setup_residence(
+        setup, loss_in_model=profile.loss_in_model, returns_logits=profile.returns_logits
+    )
+
+
 def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool, workspace_bytes: int) -> float:
     """Return reserved ÷ allocated bytes; where some layers are recomputed, between both ends."""
     if ends := _policy_ends(setup):
@@ -213,7 +221,7 @@ def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool, workspace_b
         setup.micro_batch,
         autocast=setup.autocast,
         tight=tight,
-        residence=setup_residence(setup, loss_in_model=cache.profile.loss_in_model),
+        residence=_residence(cache, setup),
         workspace_bytes=workspace_bytes,
     )
     return max(1.0, found)
@@ -295,7 +303,7 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
         UnsupportedError: the model cannot be split that way.
     """
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
-    residence = setup_residence(setup, loss_in_model=cache.profile.loss_in_model)
+    residence = _residence(cache, setup)
     split, loss = split_of(setup), residence.loss
     share = cache.steps.split_in(numerics, setup.recompute, split, home=residence.at_home)
 

@@ -70,18 +70,21 @@ PER_OP_SHARE = 3 / 8
 which is taken to be redone for the same share."""
 
 
-def setup_residence(setup: Setup, *, loss_in_model: bool = False) -> Residence:
+def setup_residence(
+    setup: Setup, *, loss_in_model: bool = False, returns_logits: bool = False
+) -> Residence:
     """Return what of the step is not on the device all the time.
 
     Args:
         setup: the run.
         loss_in_model: whether the model computes its cross-entropy itself.
+        returns_logits: whether it returns the logits of that beside it.
     """
     away = residence_of(setup.offload, setup.features)
     date = setup.software_date
     own = loss_of(setup.stack, setup.features, date)
     if own == "whole" and loss_in_model and compiles_whole(setup):
-        own = "one kernel"
+        own = "one kernel beside zeros" if returns_logits else "one kernel"
     return replace(
         away,
         loss=away.loss if away.loss != "whole" else own,
@@ -140,6 +143,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         narrow_products=narrow_products(setup.features),
         routing_passes=routing_passes(setup.stack, setup.features, constants),
         fuses_loss=FUSED_LOSS in setup.features,
+        compiles_whole=compiles_whole(setup),
         optimizer_loop=optimizer_loop(date, setup.features, constants),
         expert_host=expert_host(setup.stack, setup.features, constants),
         unfused_experts=UNFUSED_EXPERTS in setup.features,

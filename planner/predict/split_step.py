@@ -212,7 +212,16 @@ def _times(
     software = (setup.stack, setup.compile, setup.autocast, setup.software_date, setup.features)
     choice = (accelerator.name, cache.curve_choice, id(cache.constants), setup.precision)
     return cache.shared(
-        ("times", *choice, *software, stack.launches_serially, traced, split, sizes),
+        (
+            "times",
+            *choice,
+            *software,
+            stack.launches_serially,
+            cache.fuses_loss(stack),
+            traced,
+            split,
+            sizes,
+        ),
         lambda: cache.times(
             accelerator,
             setup.precision,

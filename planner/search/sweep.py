@@ -24,6 +24,7 @@ from .candidate import Candidate
 from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
 from .layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from .layouts.data_parallel_outcome import DataParallelOutcome
+from .layouts.same_kernels import by_kernels
 from .layouts.tried_layouts import tried_layouts
 from .machines.equal_machines import Sellers, by_machine
 from .machines.offers import Market, PricedInstance
@@ -158,10 +159,17 @@ class Sweep:
             if not layout.is_data_parallel_only:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
         data_parallel = [layout for layout in layouts if layout.is_data_parallel_only]
-        for autocast, same in self._same_kernels(data_parallel, precision, stack).items():
-            if same:
-                base = self._base(precision, stack, autocast=autocast, frozen=frozen)
-                yield from self._of_layouts(choices, site, same, base)
+        compiles = self.question.choices.compile or stack == "torch-compile"
+        for same in by_kernels(
+            data_parallel,
+            stack,
+            mixed=NUMERICS_OF_PRECISION[precision] == "amp16",
+            sees_loss=bool(compiles) and self.cache.profile.loss_in_model,
+            offload=self.offload,
+        ):
+            base = self._base(precision, stack, autocast=same.autocast, frozen=frozen)
+            base = replace(base, layout=same.shape)
+            yield from self._of_layouts(choices, site, same.layouts, base)
 
     def _traced(
         self, layouts: list[Layout], precision: Precision, stack: Stack, many: int
@@ -247,19 +255,6 @@ class Sweep:
                     checkpoint_bytes=self._whole.checkpoint_bytes(one.base),
                     variants_that_fit=0 if place else fitting // len(shown),
                 )
-
-    def _same_kernels(
-        self, layouts: list[Layout], precision: Precision, stack: Stack
-    ) -> dict[bool, tuple[Layout, ...]]:
-        """Return the layouts by whether autocast casts around their layers.
-
-        Without mixed precision there is nothing to cast: all ranks then run the same kernels.
-        """
-        cast = tuple(one for one in layouts if casts_layers(stack, one, self.offload))
-        others = tuple(one for one in layouts if not casts_layers(stack, one, self.offload))
-        if NUMERICS_OF_PRECISION[precision] != "amp16":
-            return {True: cast + others}
-        return {True: cast, False: others}
 
     def _of_hand_layout(
         self,

@@ -9,6 +9,7 @@ from ...profiles.passes.fused_kernels import Fused
 from ...profiles.passes.loss import Loss
 from ...profiles.passes.megatron_blocks import AS_WRITTEN, MegatronBlocks
 from ...profiles.profile import NUMERICS_OF_PRECISION
+from ..plan.layout import Layout
 from ..plan.setup import Date, Setup
 from .versions import (
     ENGINE_IN_MEGATRON,
@@ -21,10 +22,12 @@ from .versions import (
 KEPT_LOGITS = "kept-logits"
 FREED_LOGITS = "freed-logits"
 FUSED_LOSS = "fused-cross-entropy"
+RETURNED_LOGITS = "returned-logits"
 KEPT_GRADIENTS = "kept-gradients"
 BUILT_IN_FP32 = "built-in-fp32"
 """Features, as run records name them. Logits are kept where a variable of the loop holds them until
 the next step makes others; gpuplan's own loops, which call a file's `compute_loss`, free them.
+They are returned where a model that is compiled whole gives them beside its loss.
 Gradients are kept where they live on into the next step, because the loop never clears
 them, or because it writes zeros into them (`FREED_GRADIENTS`). A model in 16 bits was built in fp32
 where it is cast on the device, not before it is moved there."""
@@ -43,7 +46,9 @@ def loss_of(stack: Stack, features: Collection[str] = (), date: Date | None = No
     """
     if stack == "megatron":
         return _loss_of_megatron(date)
-    return "one kernel" if FUSED_LOSS in features else "whole"
+    if FUSED_LOSS in features:
+        return "one kernel beside zeros" if RETURNED_LOGITS in features else "one kernel"
+    return "whole"
 
 
 def compiles_whole(setup: Setup) -> bool:
@@ -52,9 +57,13 @@ def compiles_whole(setup: Setup) -> bool:
     Blocks are compiled by themselves where FSDP, ZeRO or tensor ranks cut between them
     (`compile_model` in launcher/runner/parallel/parallelize.py).
     """
-    layout = setup.layout
     compiles = setup.compile or setup.stack == "torch-compile"
-    return compiles and layout.zero_stage == 0 and layout.tensor == layout.pipeline == 1
+    return compiles and not cuts_between_blocks(setup.layout)
+
+
+def cuts_between_blocks(layout: Layout) -> bool:
+    """Return whether a layout shards or divides a model block by block."""
+    return layout.zero_stage > 0 or layout.tensor > 1 or layout.pipeline > 1
 
 
 def _loss_of_megatron(date: Date | None) -> Loss:

@@ -32,8 +32,9 @@ class StackFacts:
     fuses: bool
     """Whether runs of memory-bound kernels become one kernel."""
     fuses_loss: bool = field(default=False, kw_only=True)
-    """Whether a compiler makes one kernel a pass of the loss. Records state it; of plans, whose
-    search prices all data-parallel layouts by the same kernels, it is not assumed yet."""
+    """Whether a compiler makes one kernel a pass of the loss, whoever computes it."""
+    compiles_whole: bool = field(default=False, kw_only=True)
+    """Whether a compiler sees all that the model computes: a loss of the model's own too."""
     step_overhead_s: float
     """Host work once a step: zero_grad, data handling, the loop itself."""
     autocast: bool = True

@@ -6,6 +6,9 @@ backward pass. Kernels for it hold less:
 
 - "one kernel": logits are read once and again in the backward pass, which writes their gradient
   (flash_attn/ops/triton/cross_entropy.py; what Inductor makes of the written-out form).
+- "one kernel beside zeros": the same where the compiled model returns its logits, which nobody uses
+  further: autograd makes their gradient of zeros before the backward pass begins
+  (`set_materialize_grads`, on by default), to which the kernel adds that of the loss.
 - "softmax kept": the softmax is kept in fp32 and becomes the gradient in place (Megatron-LM of
   2020-22, megatron/mpu/cross_entropy.py).
 - "softmax in place": the fp32 copy of the logits becomes the softmax in place, too (Megatron-LM
@@ -22,19 +25,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..profile import StepTrace
+from ..profile import CATEGORIES, StepTrace
 from .storages import Storage, kernel_ticks, storages_of, with_storages
 
 Loss = Literal[
     "whole",
     "one kernel",
+    "one kernel beside zeros",
     "softmax kept",
     "softmax in place",
     "gradient in place",
     "chunked",
     "fused",
 ]
-_OF_KERNELS = frozenset({"one kernel", "softmax kept", "softmax in place", "gradient in place"})
+_OF_KERNELS = frozenset(
+    {
+        "one kernel",
+        "one kernel beside zeros",
+        "softmax kept",
+        "softmax in place",
+        "gradient in place",
+    }
+)
 
 
 def with_loss(step: StepTrace, loss: Loss, *, keeps_logits: bool = False) -> StepTrace:
@@ -51,6 +63,8 @@ def with_loss(step: StepTrace, loss: Loss, *, keeps_logits: bool = False) -> Ste
     for found in _losses(step, rows):
         if loss in _OF_KERNELS:
             found.shorten(loss)
+        if loss == "one kernel beside zeros":
+            rows.append(found.zeros())
         if keeps_logits and loss != "fused":
             found.logits["death_tick"] = step.memory.end_tick - 1
     return with_storages(step, [row for row in rows if row["birth_tick"] < row["death_tick"]])
@@ -91,7 +105,20 @@ class _CrossEntropy:
             return
         _drop(self.log_softmax)
         # The gradient is another tensor, unless it takes the place of the logits.
-        _hold(self.logits, made + (loss == "one kernel"))
+        _hold(self.logits, made + (loss != "gradient in place"))
+
+    def zeros(self) -> Storage:
+        """Return the zeros that are the gradient of logits which the model returned.
+
+        They are made before the backward pass, and there until the loss has added its own.
+        """
+        gradient = self.of_logits or self.of_copy
+        before = self.of_log_softmax or gradient
+        return gradient | {
+            "birth_tick": before["birth_tick"],
+            "death_tick": gradient["birth_tick"] + 1,
+            "category": CATEGORIES.index("temporary"),
+        }
 
 
 def _hold(row: Storage, until: int) -> None:

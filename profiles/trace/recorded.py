@@ -19,6 +19,8 @@ class FileFacts:
     compiles: bool
     loss_in_model: bool
     """Whether the model computes its cross-entropy itself."""
+    returns_logits: bool
+    """Whether it returns the logits of that, too."""
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 

@@ -66,6 +66,7 @@ def make_profile(
         file_precision=_file_precision(facts.autocast, built),
         file_compiles=facts.compiles,
         loss_in_model=facts.loss_in_model,
+        returns_logits=facts.loss_in_model and facts.returns_logits,
         default_micro_batch=workload.loader_batch_size() or workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable - unused),
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),

@@ -136,6 +136,7 @@ class _Tracer:
         self.file_autocast: torch.dtype | None = None
         self._compiles = False
         self._loss_in_model = False
+        self._returns_logits = False
         self._masks: dict[str, bool] | None = None
         self._casts_inputs = False
         self.notes: list[str] = []
@@ -158,6 +159,7 @@ class _Tracer:
             autocast=self.file_autocast,
             compiles=self._compiles or self.models.compiles,
             loss_in_model=self._loss_in_model,
+            returns_logits=self._returns_logits,
             notes=(*self.notes, *self.assumed.unused_notes()),
             warnings=tuple(warnings),
         )
@@ -345,6 +347,7 @@ class _Tracer:
                     return self._step(built, numerics, size, optimize=optimize, all_into=all_into)
             self._compiles |= target.compiles
             self._loss_in_model |= recorder.loss_in_model
+            self._returns_logits |= recorder.returns_logits
             forward_end_tick = recorder.tick
             recorder.start("backward")
             loss.backward()

@@ -57,7 +57,7 @@ class KeptSteps:
         self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
         self._product_dtypes: dict[Precision, frozenset[str]] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
-        self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
+        self._moved: dict[tuple[Numerics, Recompute, bool, bool], Affine] = {}
         self._fused_steps: dict[tuple[Numerics, Fused, bool], StepTrace] = {}
         self._outliving: dict[tuple[Numerics, Recompute, bool, bool], Outliving] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
@@ -335,12 +335,22 @@ class KeptSteps:
             self._flops[key] = Affine.total(k.flops for k in kernels)
         return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
 
-    def moved_bytes(self, numerics: Numerics, recompute: Recompute, *, fused: bool) -> Affine:
-        """Return the bytes that the kernels of both passes over one micro-batch read and write."""
-        key = (numerics, recompute, fused)
+    def moved_bytes(
+        self, numerics: Numerics, recompute: Recompute, *, fused: bool, fuses_loss: bool = False
+    ) -> Affine:
+        """Return the bytes that the kernels of both passes over one micro-batch read and write.
+
+        Args:
+            numerics: of the traced step.
+            recompute: policy.
+            fused: whether runs of memory-bound kernels are one.
+            fuses_loss: whether the model's own loss is one kernel a pass.
+        """
+        key = (numerics, recompute, fused, fuses_loss)
         if key not in self._moved:
             trace = self.trace_in(numerics, recompute)
-            shares = self.outliving(numerics, recompute) if fused else None
+            trace = with_loss_kernel(trace) if fuses_loss else trace
+            shares = self.outliving(numerics, recompute, fuses_loss=fuses_loss) if fused else None
             runs = running_segments(trace, shares)
             kernels = [kernel for i in trace.schedule for kernel in runs[i].kernels]
             moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]

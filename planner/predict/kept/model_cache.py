@@ -183,6 +183,11 @@ class ModelCache:
         others = self.steps.product_dtypes(precision) - accelerator.peak_flops.keys()
         return all(self.curves(accelerator).multiplies(dtype) for dtype in others)
 
+    def fuses_loss(self, stack: StackFacts) -> bool:
+        """Return whether the loss runs in one kernel a pass (`loss_kernel.py`)."""
+        sees_loss = stack.compiles_whole and self.profile.loss_in_model
+        return stack.fuses and (stack.fuses_loss or sees_loss)
+
     def times(
         self,
         accelerator: Accelerator,
@@ -206,7 +211,7 @@ class ModelCache:
         sizes = tuple(int(b) for b in micro_batches)
         numerics = self.numerics(precision, autocast=stack.autocast)
         early_stop = stack.name != "megatron"
-        fuses_loss = stack.fuses and stack.fuses_loss
+        fuses_loss = self.fuses_loss(stack)
         key = (numerics, recomputes, stack.fuses, fuses_loss, early_stop, sizes, split)
         if key not in self._derived.kernels:
             traces = [
@@ -242,10 +247,15 @@ class ModelCache:
         micro_batches: Array,
     ) -> dict[KernelKind, float]:
         """Return device seconds of each kernel kind in one step, uncalibrated."""
-        traces = [self.steps.trace(precision, recompute)]
-        numerics = NUMERICS_OF_PRECISION[precision]
-        fused = [self.steps.outliving(numerics, recompute)] if stack.fuses else None
-        kernels = StepKernels(traces, micro_batches, fused=fused)
+        numerics, fuses_loss = NUMERICS_OF_PRECISION[precision], self.fuses_loss(stack)
+        trace = self.steps.trace(precision, recompute)
+        fused = (
+            [self.steps.outliving(numerics, recompute, fuses_loss=fuses_loss)]
+            if stack.fuses
+            else None
+        )
+        step = with_loss_kernel(trace) if fuses_loss else trace
+        kernels = StepKernels([step], micro_batches, fused=fused)
         return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
 
     def fragmentation(

@@ -14,6 +14,7 @@ fit: the open records hold no model that was measured by kernel kind on two devi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -119,6 +120,6 @@ def _predicted_s(
         accelerator,
         named[measured.precision],
         measured.recompute,
-        stack=facts_of(stack, cache.constants),
+        stack=replace(facts_of(stack, cache.constants), compiles_whole=cache.profile.file_compiles),
         micro_batches=np.array([measured.micro_batch]),
     )

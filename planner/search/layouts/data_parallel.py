@@ -27,6 +27,7 @@ from ...predict.kept.kept_values import setup_text
 from ...predict.kept.model_cache import ModelCache
 from ...predict.peak_memory import data_parallel_memory, framework_of
 from ...predict.step_time import Variants, data_parallel_parts, variants_of
+from ...software.kept_memory import compiles_whole
 from ...step.data_parallel_step import StepTimes
 from ..search_space import Space
 from .some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
@@ -78,6 +79,7 @@ class DataParallelPredictor:
             base.frozen_precision,
             base.stack,
             base.autocast,
+            compiles_whole(base),
         )
         if key not in self._variants:
             self._variants[key] = variants_of(

@@ -77,6 +77,10 @@ class Recorder(TorchDispatchMode):
         self._modules: list[Place] = [Place(ROOT, None, "")]
         self._losses: set[bool] = set()
         """Whether in the model, of each cross-entropy."""
+        self._classes: set[int] = set()
+        """Among how many values each of those in the model chooses."""
+        self.returns_logits = False
+        """Whether the model returns the logits of such a loss, and gradients flow through them."""
         self._is_in_model = False
         self._runs = 0
         self._nodes: list[int] = []
@@ -143,6 +147,8 @@ class Recorder(TorchDispatchMode):
         def after(module: torch.nn.Module, inputs: Any, output: Any) -> None:
             self._modules.pop()
             self._is_in_model &= module is not model
+            if module is model and self._classes:
+                self.returns_logits |= any(map(self._are_logits, tensors_in((output,))))
 
         def enter_block(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
             self._enter(index_of[id(module)], (args, kwargs))
@@ -163,6 +169,9 @@ class Recorder(TorchDispatchMode):
         """Start a phase of the step."""
         self.phase = phase
         self._modules = [Place(ROOT, None, "")]
+
+    def _are_logits(self, returned: torch.Tensor) -> bool:
+        return returned.requires_grad and bool(self._classes & set(returned.shape[1:]))
 
     def routed_share(self, looked_at: int) -> RoutedShare | None:
         """Return what one expert of the last router has of so many values, if they are its."""
@@ -291,6 +300,8 @@ class Recorder(TorchDispatchMode):
         instance = self._instance(place)
         if operation.name in CROSS_ENTROPIES:
             self._losses.add(self._is_in_model)
+            if self._is_in_model:
+                self._classes.add(operands[0].shape[:2][-1])
         if self.phase == "backward":
             self.uses.note(touched, place.run, self._running_node_tick, self.tick)
         elif operation.writes and self.phase == "forward":

@@ -19,7 +19,9 @@ def test_the_loss_follows_the_stack_and_the_features() -> None:
     assert loss_of("torch-eager") == "whole"
     # Blocks are compiled, or the model: not the loss that a loop computes of what it returns.
     assert loss_of("torch-compile") == "whole"
-    assert loss_of("torch-compile", {"fused-cross-entropy"}) == "one kernel"
+    fused = {"fused-cross-entropy"}
+    assert loss_of("torch-compile", fused) == "one kernel"
+    assert loss_of("torch-compile", fused | {"returned-logits"}) == "one kernel beside zeros"
 
 
 @pytest.mark.parametrize(
@@ -110,3 +112,5 @@ def test_a_loss_in_a_model_that_is_compiled_whole_is_one_kernel(
     setup = Setup(layout=layout, precision="bf16-amp", micro_batch=1, compile=compiled)
     assert setup_residence(setup, loss_in_model=True).loss == loss
     assert setup_residence(setup).loss == "whole"
+    beside = setup_residence(setup, loss_in_model=True, returns_logits=True).loss
+    assert beside == (f"{loss} beside zeros" if loss == "one kernel" else loss)

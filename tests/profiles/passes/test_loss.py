@@ -68,6 +68,8 @@ FP32 = step_of(
         ("whole", False, 60),  # Log-softmax and both gradients.
         ("whole", True, 70),
         ("one kernel", False, 20),  # Logits and their gradient, in 16 bits.
+        ("one kernel beside zeros", False, 30),  # Another gradient of logits.
+        ("one kernel beside zeros", True, 30),
         ("softmax kept", False, 40),  # Logits in fp32 and their softmax.
         ("softmax in place", False, 30),  # Logits in 16 bits and their softmax in fp32.
         ("gradient in place", False, 10),  # Logits, and then their gradient.
@@ -84,6 +86,7 @@ def test_sixteen_bit_logits(loss: Loss, keeps_logits: bool, peak_mib: int) -> No
         ("whole", False, 60),
         ("whole", True, 80),
         ("one kernel", False, 40),
+        ("one kernel beside zeros", False, 60),
         ("softmax kept", False, 40),
         ("softmax in place", False, 40),
         ("gradient in place", False, 20),

@@ -263,6 +263,28 @@ def test_norms_whose_statistics_are_those_of_all_ranks() -> None:
     assert trace_workload(workload(), numerics=["fp32"]).synced_norms == ()
 
 
+@pytest.mark.parametrize(
+    ("returned", "expected"), [("loss", False), ("both", True), ("detached", False)]
+)
+def test_whether_the_model_returns_the_logits_of_its_loss(returned: str, expected: bool) -> None:
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mlp = Mlp()
+
+        def forward(self, x: torch.Tensor) -> dict[str, Any]:
+            scores = self.mlp(x)
+            loss = F.cross_entropy(scores, x.argmax(1))
+            beside = {"loss": None, "both": scores, "detached": scores.detach()}[returned]
+            return {"loss": loss, "logits": beside}
+
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        return model(batch[0])["loss"]
+
+    profile = trace_workload(workload(build_model=WithLoss, compute_loss=compute_loss))
+    assert profile.loss_in_model and profile.returns_logits is expected
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_where_the_cross_entropy_is_computed(inside: bool) -> None:
     class WithLoss(nn.Module):

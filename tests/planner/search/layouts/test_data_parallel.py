@@ -24,6 +24,7 @@ from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import Setup, stack_facts
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
 from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from gpuplan.planner.search.layouts.same_kernels import by_kernels
 from gpuplan.planner.search.search_space import Space, space_of
 from gpuplan.planner.search.step_doubt import mean_over_likely
 from gpuplan.planner.software.stack import casts_layers
@@ -191,6 +192,36 @@ def test_what_fits_in_the_search_fits_by_the_prediction_s_own_parts(
                 layout=layout,
             )
             assert is_safe[row, column] == (risk <= MAX_OOM and held)
+
+
+@pytest.mark.slow
+def test_a_loss_that_a_compiler_sees_is_one_kernel_in_the_search_too(traced: ModelCache) -> None:
+    """DDP compiles the whole model, its loss with it; FSDP and ZeRO compile block by block."""
+    own = ModelCache(traced.profile.model_copy(update={"loss_in_model": True}))
+    where, one = site("A100-80GB-SXM", 1, 4), np.ones((1, len(SIZES)), dtype=int)
+    seconds: dict[tuple[bool, int], float] = {}
+    for cache in (traced, own):
+        asked = replace(space(cache), recomputes=("none",))
+        predictor = DataParallelPredictor(cache=cache, space=asked)
+        groups = by_kernels(
+            layouts_of(where),
+            KINDS["compile"].stack,
+            mixed=True,
+            sees_loss=cache.profile.loss_in_model,
+            offload=(),
+        )
+        for group in groups:
+            base = replace(KINDS["compile"], autocast=group.autocast, layout=group.shape)
+            variants = predictor.variants(where.accelerator, base)
+            for layout in group.layouts:
+                parts = predictor.parts(where, (layout,), variants, one)
+                setup = one_setup(base, predictor, len(SIZES) - 1, layout, 1)
+                alone_s = planned_step_s(cache, where, setup)
+                assert parts.total_s[0, -1] == pytest.approx(alone_s, rel=SAME, abs=0)
+                seconds[cache is own, layout.zero_stage] = alone_s
+    assert seconds[True, 0] < seconds[False, 0]
+    for stage in (1, 2, 3):
+        assert seconds[True, stage] == seconds[False, stage]
 
 
 @pytest.mark.slow
