@@ -51,7 +51,7 @@ test: lint
 		--durations=15 $(PYTEST_ARGS)
 
 test-accuracy: dev
-	$(PYTEST) -m accuracy --durations=5 tests/test_accuracy.py $(PYTEST_ARGS)
+	$(PYTEST) -m accuracy --durations=5 tests/test_accuracy*.py $(PYTEST_ARGS)
 
 # Only the files that have some: to collect the others takes as long as many a case.
 test-repeats: dev

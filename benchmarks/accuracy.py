@@ -22,6 +22,7 @@ from evaluation.errors.unread_memory import UNSEEN_MEMORY
 from evaluation.first_reading import first_readings
 from evaluation.groups import split_groups
 from evaluation.layouts.regret import find_sweeps, on_other_networks
+from evaluation.layouts.unread_layouts import UNSEEN_LAYOUTS
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
 from evaluation.programmes_part import with_programmes
@@ -62,9 +63,9 @@ def main() -> None:
     on_networks = on_other_networks(runs, sweeps, "configuration")
     with first_readings() as paths:
         first = readings(timed_runs(paths, profiler=traces.profiles))
-    unseen, others, of_memory, usual = (
+    unseen, others, of_memory, usual, layouts = (
         RecordedRuns([path], profiler=traces.profiles).observations()
-        for path in (UNSEEN, OTHER_KINDS, UNSEEN_MEMORY, USUAL_JOBS)
+        for path in (UNSEEN, OTHER_KINDS, UNSEEN_MEMORY, USUAL_JOBS, UNSEEN_LAYOUTS)
     )
     text = page(
         evaluated,
@@ -80,6 +81,7 @@ def main() -> None:
         of_memory,
         programmes(traces.profiles, UNSEEN_PROGRAMMES),
         usual,
+        layouts,
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

@@ -7,7 +7,6 @@ Bounds are the targets themselves (`evaluation.groups`), but where those are not
 import importlib
 import json
 import math
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpuplan.api.validation import RecordedRuns, TimedRun, timed_runs, validate
+from gpuplan.api.validation import RecordedRuns, TimedRun, validate
 from gpuplan.planner.budget.project.defaults import default
 from gpuplan.planner.validation.errors import (
     Observation,
@@ -39,14 +38,10 @@ groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
 published_records = importlib.import_module("evaluation.published_records")
 programmes = importlib.import_module("evaluation.programmes")
-programmes_unseen = importlib.import_module("evaluation.programmes_unseen")
 regret = importlib.import_module("evaluation.layouts.regret")
-first_reading = importlib.import_module("evaluation.first_reading")
 traces = importlib.import_module("evaluation.traces")
 trends = importlib.import_module("evaluation.errors.trends")
 truths = importlib.import_module("evaluation.truths")
-unread = importlib.import_module("evaluation.errors.unread")
-unread_memory = importlib.import_module("evaluation.errors.unread_memory")
 
 NOT_YET: dict[Protocol, dict[str, float]] = {
     "configuration": {
@@ -66,15 +61,6 @@ COVERED = (0.76, 0.84)
 """Mean share inside the 80 % interval over groups of 8 runs and more, each without its source."""
 DEVICES_COVERED = (0.76, 0.86)  # 80 %; of sources 84 is the most that is wanted
 """The same of accelerators."""
-READINGS_COVERED = (0.84, 0.93)  # 89 %
-"""The same of records as they were first written. The interval is fitted to these and to the
-sources of the day before, of which it covers as much less than 80 % as more of these."""
-USUAL_JOBS_MEAN = 0.194  # 19.2 %; 19.5 before a compiled loss was one kernel
-UNSEEN_COVERED = (0.8, 0.9)  # 87 %; 82 to 2026-11-29
-"""Share inside the interval of the runs that nothing is fitted to, of both sets together."""
-UNSEEN_MEAN, OTHER_KINDS_MEAN = 0.155, 0.185  # 14.6 and 18.4 %
-UNSEEN_PROGRAMMES_INSIDE = 0.58  # 61 %, groups weighing alike
-UNSEEN_MEMORY_MEAN, UNSEEN_MEMORY_COVERED = 0.1, 0.82  # 9.6 and 85 %
 MEAN_WITHIN_FOLDS = 0.075
 ONE_DEVICE_MEAN = 0.105  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.05, "whole-device": 0.04}
@@ -196,46 +182,6 @@ def test_few_groups_are_far_off_without_their_source(evaluated: Evaluated) -> No
 def test_the_interval_holds_on_sources_that_nobody_has_seen(evaluated: Evaluated) -> None:
     covered = groups.coverage(evaluated.rows("source").values())
     assert covered is not None and COVERED[0] <= covered <= COVERED[1]
-
-
-def test_the_interval_holds_where_nobody_looked_into_the_software(kept: Any) -> None:
-    with first_reading.first_readings() as paths, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
-        found = unread.readings(timed_runs(paths, profiler=kept.profiles))
-    assert READINGS_COVERED[0] <= unread.covered_readings(found) <= READINGS_COVERED[1]
-
-
-def test_runs_that_nothing_is_fitted_to_are_where_they_are_expected(kept: Any) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
-        seen, others, usual = (
-            RecordedRuns([path], profiler=kept.profiles).observations()
-            for path in (unread.UNSEEN, unread.OTHER_KINDS, unread.USUAL_JOBS)
-        )
-    assert unread.mean_unseen_error(seen) <= UNSEEN_MEAN
-    assert unread.mean_unseen_error(others) <= OTHER_KINDS_MEAN
-    assert unread.mean_unseen_error(usual) <= USUAL_JOBS_MEAN
-    covered = unread.covered_unseen([*seen, *others, *usual])
-    assert UNSEEN_COVERED[0] <= covered <= UNSEEN_COVERED[1]
-    timed = [run for run in (*seen, *others, *usual) if run.measured_step_time_s]
-    assert f"Of {len(timed)} runs of {len({run.source_group for run in timed})} more" in readme()
-    assert f"{100 * covered:.0f} % lie in the 80 % interval" in readme()
-
-
-def readme() -> str:
-    return " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-
-
-def test_memory_that_nobody_looked_into_is_where_it_is_expected(kept: Any) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
-        path = unread_memory.UNSEEN_MEMORY
-        seen = RecordedRuns([path], profiler=kept.profiles).observations()
-    assert unread_memory.mean_error(seen) <= UNSEEN_MEMORY_MEAN
-    assert unread_memory.covered(seen) >= UNSEEN_MEMORY_COVERED
-    text = " ".join(unread_memory.unread_memory_part(seen).split())
-    said = re.search(r"Now \S+ % \(median (\S+) %\)", text)
-    assert said is not None and f"and is {float(said[1]):.0f} since" in readme()
 
 
 def test_the_interval_holds_on_devices_that_nobody_has_seen(evaluated: Evaluated) -> None:
@@ -432,18 +378,6 @@ def test_published_programmes_take_about_the_hours_that_are_expected(
     assert max(one.width for one in whole) <= 1.5
     for one in whole:
         assert one.expected_hours > one.training_hours
-
-
-def test_trainings_that_nobody_had_predicted_take_about_the_hours_that_are_expected(
-    kept: Any,
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
-        found = programmes.programmes(kept.profiles, programmes_unseen.UNSEEN_PROGRAMMES)
-    assert len(found) == 71
-    assert 0.85 <= programmes.median_ratio(found) <= 1.15
-    assert programmes_unseen.inside(found) >= UNSEEN_PROGRAMMES_INSIDE
-    assert f"took {1 / programmes.median_ratio(found):.2f} times in the median" in readme()
 
 
 @pytest.fixture(scope="module")

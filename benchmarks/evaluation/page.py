@@ -46,6 +46,7 @@ from .groups import (
 from .layouts.published_best_part import published_best_part
 from .layouts.regret import Sweep, find_sweeps
 from .layouts.regret_part import regret_part
+from .layouts.unread_layouts import unread_layouts_part
 from .memory import memory_part
 from .programmes import Programme
 from .programmes_part import programmes_part
@@ -127,6 +128,7 @@ def page(
     of_memory: Sequence[Observation] = (),
     unseen_programmes: Sequence[Programme] = (),
     usual: Sequence[Observation] = (),
+    layouts: Sequence[Observation] = (),
 ) -> str:
     """Return the whole page.
 
@@ -144,6 +146,7 @@ def page(
         of_memory: runs gathered for their peak memory.
         unseen_programmes: whole trainings that were gathered before any was predicted.
         usual: runs of usual jobs that nothing is fitted to.
+        layouts: runs that others compared layouts by.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
@@ -164,6 +167,7 @@ def page(
         READ_IN_CONFIGURATIONS,
         OWN_STEPS,
         regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),
+        unread_layouts_part(layouts),
         published_best_part(),
         _one_device_part(evaluated, records),
         memory_part(evaluated[None], records),
