@@ -32,11 +32,13 @@ def main(arguments: list[str]) -> int:
     if not given.verbose:
         # The processes inherit the file descriptor; only what the agent itself says moves away.
         sys.stderr = (out_dir / LOG_FILE).open("a", encoding="utf-8")
-    gc.disable()  # It imports torch, then waits.
+    gc.disable()  # What is imported is never garbage.
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+    gc.freeze()
+    gc.enable()
     logging.captureWarnings(True)
     try:
         torchrun.run(torchrun.parse_args(torchrun_arguments(given)))

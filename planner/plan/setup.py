@@ -31,6 +31,8 @@ class Setup:
     activations."""
     stack: Stack = "torch-eager"
     compile: bool = False
+    by_block: bool = False
+    """Whether it stands for layouts whose blocks are compiled one by one, whatever its own is."""
     optimizer: str | None = None
     """Optimizer of the step. None is the file's own, "none" is forward and backward only, any other
     name is a what-if."""

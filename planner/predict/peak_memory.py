@@ -38,7 +38,7 @@ from ..software.deepspeed_engine import (
 from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_8_bits_bytes
 from ..software.kept_memory import keeps_gradients
 from ..software.stack import runs_torch_pipelines
-from ..software.state_bytes import StateScale, state_scale, with_unused
+from ..software.state_bytes import DEEPSPEED_ALONE, StateScale, state_scale, with_unused
 from ..software.versions import BUCKET_COPIES, FUSED_OPTIMIZER, steps_by_tensor
 from ..step.model_parallel_step import boundary_bytes
 from .cached_weights import cached_bytes
@@ -316,16 +316,19 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
 def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
     """Return the state on the device relative to a trace of the model."""
     own = NUMERICS_OF_PRECISION[setup.precision]
+    deepspeed = runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout)
     scale = state_scale(
         setup.precision,
         setup.stack,
         sixteen_bit_layers=traced != own,
-        deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout),
+        deepspeed=deepspeed,
         features=setup.features,
     )
     if BUCKET_COPIES in setup.features:
         scale = replace(scale, copies_buckets=True)
-    if FUSED_OPTIMIZER in setup.features:
+    if scale == DEEPSPEED_ALONE:
+        pass  # Its gradients in fp32, whatever steps them.
+    elif FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
     elif steps_by_tensor(setup.stack, setup.software_date):
         share = BY_TENSOR_TEMPORARIES * largest_tensor(profile) / max(1, profile.trained_parameters)
@@ -333,7 +336,7 @@ def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
     if setup.optimizer == "none":  # What stops after the backward pass keeps no state.
         scale = replace(scale, optimizer=0, optimizer_temporary=0, master_bytes=0)
     if profile.unused_parameters:
-        scale = with_unused(scale, profile, setup.stack, setup.layout)
+        scale = with_unused(scale, profile, setup.stack, setup.layout, deepspeed=deepspeed)
     return state_on_device(scale, setup.offload)
 
 

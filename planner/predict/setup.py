@@ -246,7 +246,8 @@ def wire_bytes(
 def accumulation_bytes(setup: Setup) -> float:
     """Return bytes per parameter that adding a further micro-batch's gradient moves.
 
-    A gradient and its sum are read, the sum is written: 12 bytes in fp32, 6 in 16 bits. Megatron
+    A gradient and its sum are read, the sum is written: 12 bytes in fp32, 6 in 16 bits, in which
+    DeepSpeed's ZeRO adds up (runtime/engine.py, `get_data_types`). Megatron
     keeps the sum of bf16 gradients in fp32 (accumulate_allreduce_grads_in_fp32 is forced for bf16);
     since the products that make a gradient add into that sum themselves
     (gradient_accumulation_fusion) nothing is left to do.
@@ -259,4 +260,5 @@ def accumulation_bytes(setup: Setup) -> float:
         if setup.precision == "fp16-amp":
             return 6.0
         return 0.0 if date >= FUSED_ACCUMULATION else 10.0
-    return 6.0 if numerics == "pure16" else 12.0
+    beside_masters = numerics == "amp16" and DEEPSPEED in setup.features
+    return 6.0 if numerics == "pure16" or beside_masters else 12.0

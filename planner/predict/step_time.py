@@ -22,7 +22,7 @@ from ..software.frozen_base import (
     backward_dequantisations,
     dequantisation_traffic_bytes,
 )
-from ..software.kept_memory import keeps_gradients
+from ..software.kept_memory import cuts_between_blocks, keeps_gradients
 from ..software.stack import runs_torch_pipelines
 from ..software.versions import CHECKED_SOFTWARE, sent_parts
 from ..step.data_parallel_comm import data_traffic
@@ -61,7 +61,8 @@ class Variants:
     """Recompute policies and micro-batches of one setup on one device, [V] in all."""
 
     setup: Setup
-    """What they share; its layout, recompute policy and batch are not looked at."""
+    """What they share; of its layout no more is looked at than how blocks are compiled, of its
+    recompute policy and batch nothing."""
     recompute: tuple[Recompute, ...]
     micro_batch: np.ndarray
     times: MicroBatchTimes
@@ -80,7 +81,7 @@ def variants_of(
 
     Args:
         cache: the model.
-        accelerator: the device, which runs the same kernels under every data-parallel layout.
+        accelerator: the device.
         setup: precision, software and what is offloaded.
         recomputes: policies.
         micro_batches: sizes.
@@ -229,7 +230,8 @@ def _longer_on_a_slow_host(cache: ModelCache, site: Site, setup: Setup, parts: S
     if not setup.layout.is_data_parallel_only:
         return math.log(step_parts(slow, site, setup).total_s.item() / total_s)
     # What a layout adds to the passes of a micro-batch does not wait for launches.
-    alone = replace(setup, layout=Layout(), grad_accum=1)
+    by_block = setup.by_block or cuts_between_blocks(setup.layout)
+    alone = replace(setup, layout=Layout(), by_block=by_block, grad_accum=1)
     key = ("longer passes", site.accelerator.name, *of_cache, alone)
     device = site.accelerator
     longer_s = cache.shared(

@@ -92,6 +92,7 @@ class Candidate:
         return replace(
             self.base,
             layout=self.layout,
+            by_block=False,
             micro_batch=self.micro_batch,
             grad_accum=self.grad_accum,
             recompute=self.recompute,

@@ -17,6 +17,7 @@ from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import is_input_known
 from ..predict.kept.model_cache import ModelCache
+from ..software.kept_memory import runs_compiler
 from ..software.stack import casts_layers
 from ..software.versions import reduction_features
 from .answer.ranking import grouping
@@ -159,17 +160,21 @@ class Sweep:
             if not layout.is_data_parallel_only:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
         data_parallel = [layout for layout in layouts if layout.is_data_parallel_only]
-        compiles = self.question.choices.compile or stack == "torch-compile"
         for same in by_kernels(
             data_parallel,
             stack,
             mixed=NUMERICS_OF_PRECISION[precision] == "amp16",
-            sees_loss=bool(compiles) and self.cache.profile.loss_in_model,
+            sees_loss=self._sees_loss(stack),
             offload=self.offload,
         ):
             base = self._base(precision, stack, autocast=same.autocast, frozen=frozen)
-            base = replace(base, layout=same.shape)
+            base = replace(base, by_block=same.by_block)
             yield from self._of_layouts(choices, site, same.layouts, base)
+
+    def _sees_loss(self, stack: Stack) -> bool:
+        """Return whether a compiler sees a loss of the model's own, unless it runs by block."""
+        compiled = bool(self.question.choices.compile)
+        return self.cache.profile.loss_in_model and runs_compiler(stack, compiled=compiled)
 
     def _traced(
         self, layouts: list[Layout], precision: Precision, stack: Stack, many: int

@@ -12,6 +12,7 @@ from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..plan.layout import Layout
 from ..plan.setup import Date, Setup
 from .versions import (
+    DEEPSPEED,
     ENGINE_IN_MEGATRON,
     FP8_ACTIVATION,
     LOSS_OF_ENGINE,
@@ -57,13 +58,21 @@ def compiles_whole(setup: Setup) -> bool:
     Blocks are compiled by themselves where FSDP, ZeRO or tensor ranks cut between them
     (`compile_model` in launcher/runner/parallel/parallelize.py).
     """
-    compiles = setup.compile or setup.stack == "torch-compile"
-    return compiles and not cuts_between_blocks(setup.layout)
+    by_block = setup.by_block or cuts_between_blocks(setup.layout)
+    return runs_compiler(setup.stack, compiled=setup.compile) and not by_block
+
+
+def runs_compiler(stack: Stack, *, compiled: bool) -> bool:
+    """Return whether torch's compiler runs: in a compiled file, or of an eager one that is."""
+    return stack == "torch-compile" or (stack == "torch-eager" and compiled)
 
 
 def cuts_between_blocks(layout: Layout) -> bool:
-    """Return whether a layout shards or divides a model block by block."""
-    return layout.zero_stage > 0 or layout.tensor > 1 or layout.pipeline > 1
+    """Return whether a layout shards or divides a model block by block.
+
+    Context and expert ranks alone leave it whole; they are taken to cut it, as all that split it.
+    """
+    return layout.zero_stage > 0 or not layout.is_data_parallel_only
 
 
 def _loss_of_megatron(date: Date | None) -> Loss:
@@ -101,7 +110,7 @@ def keeps_gradients(setup: Setup) -> bool:
     backward pass (apex/amp/_process_optimizer.py, `prepare_backward_with_master_weights`).
     """
     sixteen_bit = NUMERICS_OF_PRECISION[setup.precision] == "amp16" and not setup.autocast
-    is_apex = sixteen_bit and setup.layout.shard == 1
+    is_apex = sixteen_bit and setup.layout.shard == 1 and DEEPSPEED not in setup.features
     return KEPT_GRADIENTS in setup.features and not is_apex
 
 

@@ -101,7 +101,8 @@ def state_scale(
     """
     of_torch, once = stack.startswith("torch"), runs_torch_pipelines(stack)
     if not sixteen_bit_layers:
-        return replace(AS_TRACED, zero_2_gathers=of_torch, whole_in_stages=once)
+        shards = of_torch and not deepspeed
+        return replace(AS_TRACED, zero_2_gathers=shards, whole_in_stages=once)
     if deepspeed:
         if of_torch:
             return DEEPSPEED_ALONE
@@ -117,7 +118,9 @@ def keeps_fp32_gradients(precision: Precision, features: Collection[str]) -> boo
     return precision in ("bf16-amp", "fp8") and BF16_REDUCTION not in features
 
 
-def with_unused(scale: StateScale, profile: Profile, stack: Stack, layout: Layout) -> StateScale:
+def with_unused(
+    scale: StateScale, profile: Profile, stack: Stack, layout: Layout, *, deepspeed: bool = False
+) -> StateScale:
     """Return the scale of a model with trainable parameters that the loss leaves out.
 
     The trace has neither gradients nor optimizer state of them, and one device and `fully_shard`
@@ -134,9 +137,10 @@ def with_unused(scale: StateScale, profile: Profile, stack: Stack, layout: Layou
         profile: of the model.
         stack: of the plan.
         layout: of the plan.
+        deepspeed: whether DeepSpeed's engine steps the optimizer.
     """
     whole = profile.trainable_parameters / max(1, profile.trained_parameters)
-    if stack == "megatron":
+    if stack == "megatron" or deepspeed:
         return replace(scale, gradients=scale.gradients * whole, optimizer=scale.optimizer * whole)
     is_ddp = (
         stack != "xla"

@@ -93,7 +93,9 @@ def _masks(batch: Any) -> Iterator[tuple[str, bool]]:
             if name in (OF_ALL, OF_DECODER) and isinstance(value, torch.Tensor):
                 yield str(name), not bool(value.all())
             elif name == POSITIONS and isinstance(value, torch.Tensor):
-                yield POSITIONS, bool((value.diff(dim=-1) != 1).any())
+                # Of several rows, as models of images have, the library reads the first.
+                read = value[0] if value.dim() > 2 else value
+                yield POSITIONS, bool((read.diff(dim=-1) != 1).any())
             else:
                 yield from _masks(value)
     elif isinstance(batch, (list, tuple)):

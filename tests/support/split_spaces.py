@@ -82,6 +82,8 @@ def predictor_of(
 def bases(
     offload: frozenset[Offloaded] = frozenset(),
     software: tuple[Stack, Date | None] = SOFTWARE[0],
+    *,
+    compiled: bool = False,
 ) -> list[Setup]:
     """Return the setups whose kernels differ: without casts and, for some torch layouts, with."""
     base = Setup(
@@ -91,6 +93,8 @@ def bases(
         stack=software[0],
         software_date=software[1],
         offload=offload,
+        compile=compiled,
+        by_block=True,
     )
     without_casts = replace(base, autocast=False)
     return [without_casts] if offload or software[0] == "megatron" else [without_casts, base]

@@ -1,9 +1,10 @@
 """Data-parallel layouts: step times and memory of many layouts and variants at once.
 
-Every rank runs the same kernels whatever the layout, so they are timed once per device for all
-recompute policies and micro-batches (*variants*, V). What remains for each site and layout (L) is a
-handful of collectives and vector operations over the variants. The physics is the prediction's own
-(`predict/step_time.py`, `predict/peak_memory.py`); here is only what several sites share.
+The ranks of most layouts run the same kernels (`same_kernels.py`), which are timed once per device
+for all recompute policies and micro-batches (*variants*, V). What remains for each site and layout
+(L) is a handful of collectives and vector operations over the variants. The physics is the
+prediction's own (`predict/step_time.py`, `predict/peak_memory.py`); here is only what several sites
+share.
 """
 
 from __future__ import annotations

@@ -132,7 +132,8 @@ def _fitting_shown(
 
     The same nodes cost the same, so a slower layout of them is neither cheaper nor faster: only
     the fastest is shown of those that hold whole parameters and of those that shard them,
-    unless all variants are asked for.
+    unless all variants are asked for. (Those whose blocks are compiled one by one are looked at
+    apart where the loss is the model's own.)
     """
     fitting = best.fitting
     rows = [row for row in range(len(layouts)) if fitting[row]]

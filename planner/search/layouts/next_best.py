@@ -16,6 +16,7 @@ import numpy as np
 from ...plan.setup import Setup
 from ...predict.kept.model_cache import ModelCache
 from ...predict.step_time import step_parts
+from ...software.kept_memory import compiles_whole
 from ...software.stack import casts_layers
 from ..candidate import Candidate
 from ..frozen_ways import keeps_frozen
@@ -47,6 +48,11 @@ class NextBest:
         own = _variant(candidate)
         return [one for one in sorted(found, key=_seconds_per_sample) if _variant(one) != own]
 
+    def _runs_alike(self, one: Setup, other: Setup) -> bool:
+        """Return whether a compiler sees as much of the model's own loss under two layouts."""
+        stays_out = not self.cache.profile.loss_in_model
+        return stays_out or compiles_whole(one) == compiles_whole(other)
+
     def _data_parallel(self, candidate: Candidate) -> list[Candidate]:
         """Return all variants of the layouts that a candidate is the best of."""
         base, site = candidate.base, candidate.one_node
@@ -59,6 +65,7 @@ class NextBest:
                 for one in same
                 if one.is_data_parallel_only
                 and casts_layers(base.stack, one, base.offload) == cast
+                and self._runs_alike(replace(candidate.setup, layout=one), candidate.setup)
                 and (base.frozen_precision is None or keeps_frozen(one, site.accelerator, base))
             )
         rows = tuple(layouts)

@@ -17,8 +17,8 @@ class SameKernels:
 
     autocast: bool
     """Whether casts surround the layers; where nothing is cast, True."""
-    shape: Layout
-    """What stands for them where kernels follow from the layout."""
+    by_block: bool
+    """Whether blocks are compiled one by one, where that makes a difference."""
     layouts: tuple[Layout, ...]
 
 
@@ -46,10 +46,6 @@ def by_kernels(
         by_block = sees_loss and cuts_between_blocks(layout)
         groups.setdefault((itself, by_block), []).append(layout)
     return [
-        SameKernels(autocast=not itself, shape=_shape(by_block=by_block), layouts=tuple(same))
+        SameKernels(autocast=not itself, by_block=by_block, layouts=tuple(same))
         for (itself, by_block), same in sorted(groups.items())
     ]
-
-
-def _shape(*, by_block: bool) -> Layout:
-    return Layout(zero_stage=3) if by_block else Layout()

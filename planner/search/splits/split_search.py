@@ -154,4 +154,5 @@ class SplitSearch:
         if NUMERICS_OF_PRECISION[precision] != "amp16":
             casts = {True}
         held = [one for one in sorted(casts) if self.cache.holds(precision, autocast=one)]
-        return [self.base(precision, stack, autocast=one) for one in held]
+        bases = (self.base(precision, stack, autocast=one) for one in held)
+        return [replace(base, by_block=True) for base in bases]

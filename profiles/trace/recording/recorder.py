@@ -77,8 +77,8 @@ class Recorder(TorchDispatchMode):
         self._modules: list[Place] = [Place(ROOT, None, "")]
         self._losses: set[bool] = set()
         """Whether in the model, of each cross-entropy."""
-        self._classes: set[int] = set()
-        """Among how many values each of those in the model chooses."""
+        self._logits: set[tuple[int, int]] = set()
+        """Of those in the model: among how many values each chooses, and how many it reads."""
         self.returns_logits = False
         """Whether the model returns the logits of such a loss, and gradients flow through them."""
         self._is_in_model = False
@@ -147,8 +147,9 @@ class Recorder(TorchDispatchMode):
         def after(module: torch.nn.Module, inputs: Any, output: Any) -> None:
             self._modules.pop()
             self._is_in_model &= module is not model
-            if module is model and self._classes:
-                self.returns_logits |= any(map(self._are_logits, tensors_in((output,))))
+            if module is model and self._logits:
+                with no_torch_function():
+                    self.returns_logits |= any(map(self._are_logits, tensors_in((output,))))
 
         def enter_block(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
             self._enter(index_of[id(module)], (args, kwargs))
@@ -171,7 +172,10 @@ class Recorder(TorchDispatchMode):
         self._modules = [Place(ROOT, None, "")]
 
     def _are_logits(self, returned: torch.Tensor) -> bool:
-        return returned.requires_grad and bool(self._classes & set(returned.shape[1:]))
+        return returned.requires_grad and any(
+            classes in returned.shape[1:] and returned.numel() >= read
+            for classes, read in self._logits
+        )
 
     def routed_share(self, looked_at: int) -> RoutedShare | None:
         """Return what one expert of the last router has of so many values, if they are its."""
@@ -301,7 +305,8 @@ class Recorder(TorchDispatchMode):
         if operation.name in CROSS_ENTROPIES:
             self._losses.add(self._is_in_model)
             if self._is_in_model:
-                self._classes.add(operands[0].shape[:2][-1])
+                read = operands[0]
+                self._logits.add((read.shape[:2][-1], read.numel()))
         if self.phase == "backward":
             self.uses.note(touched, place.run, self._running_node_tick, self.tick)
         elif operation.writes and self.phase == "forward":

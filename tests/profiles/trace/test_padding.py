@@ -10,6 +10,7 @@ from torch import nn
 from traced_mlp import workload
 
 from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.trace.padding import _masks
 from gpuplan.profiles.trace.trace import trace_workload
 
 SMALL: dict[str, Any] = {"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
@@ -99,10 +100,11 @@ def test_padding_of_an_encoder_leaves_its_decoder_alone() -> None:
         pytest.param(torch.arange(16).repeat(2), (EFFICIENT, False), id="packed"),
         pytest.param(torch.arange(32), (FLASH, True), id="one sequence"),
         pytest.param(torch.arange(5, 37), (FLASH, True), id="begun before"),
+        pytest.param(None, (FLASH, True), id="not in the batch"),
     ],
 )
 def test_packed_sequences_attend_with_a_mask(
-    positions: torch.Tensor, expected: tuple[str, bool]
+    positions: torch.Tensor | None, expected: tuple[str, bool]
 ) -> None:
     import transformers
 
@@ -112,8 +114,10 @@ def test_packed_sequences_attend_with_a_mask(
 
     def make_batch(size: int) -> dict[str, torch.Tensor]:
         tokens = torch.randint(100, (size, 32))
-        places = positions.expand(size, -1).clone()
-        return {"input_ids": tokens, "position_ids": places, "labels": tokens}
+        given = {"input_ids": tokens, "labels": tokens}
+        if positions is None:
+            return given
+        return {**given, "position_ids": positions.expand(size, -1).clone()}
 
     def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
         return model(**batch).loss
@@ -124,3 +128,11 @@ def test_packed_sequences_attend_with_a_mask(
     )
     assert attention_of(profile) == {expected: 2}
     assert any("what is packed" in note for note in profile.notes) is (expected[0] == EFFICIENT)
+
+
+def test_of_several_rows_of_positions_the_first_is_read() -> None:
+    image = torch.tensor([0, 0, 1, 1, 2, 2])
+    places = torch.stack([torch.arange(6), image, image, image])[:, None]
+    batch = {"position_ids": places}
+    assert not dict(_masks(batch))["position_ids"]
+    assert dict(_masks({"inputs": [batch | {"position_ids": places[1:]}]}))["position_ids"]

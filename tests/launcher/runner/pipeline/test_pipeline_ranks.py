@@ -57,7 +57,6 @@ REPEATED = {
     "two ranks",
     "interleaved",
     "llama",
-    "tied and sharded",
     "llama interleaved, sharded, recomputed",
 }
 """Cases of which each part is in another."""

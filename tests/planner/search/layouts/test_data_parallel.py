@@ -211,11 +211,12 @@ def test_a_loss_that_a_compiler_sees_is_one_kernel_in_the_search_too(traced: Mod
             offload=(),
         )
         for group in groups:
-            base = replace(KINDS["compile"], autocast=group.autocast, layout=group.shape)
+            base = replace(KINDS["compile"], autocast=group.autocast, by_block=group.by_block)
             variants = predictor.variants(where.accelerator, base)
             for layout in group.layouts:
                 parts = predictor.parts(where, (layout,), variants, one)
                 setup = one_setup(base, predictor, len(SIZES) - 1, layout, 1)
+                setup = replace(setup, by_block=False)
                 alone_s = planned_step_s(cache, where, setup)
                 assert parts.total_s[0, -1] == pytest.approx(alone_s, rel=SAME, abs=0)
                 seconds[cache is own, layout.zero_stage] = alone_s

@@ -68,7 +68,9 @@ def profiles() -> list[Profile]:
 
 @pytest.fixture(scope="module")
 def caches(profiles: list[Profile]) -> list[ModelCache]:
-    return [ModelCache(profile) for profile in profiles[:-1]]
+    # Whoever compiles such a model whole compiles its loss: no layout that splits it is.
+    own_loss = {"loss_in_model": True}
+    return [ModelCache(profile.model_copy(update=own_loss)) for profile in profiles[:-1]]
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +128,12 @@ def check_peaks(caches: list[ModelCache], data: st.DataObject) -> None:
         features=data.draw(st.sampled_from([frozenset(), frozenset({"reduce-bf16"})])),
         autocast=data.draw(st.booleans()),
         offload=data.draw(st.sampled_from([frozenset(), OPTIMIZER])),
+        compile=data.draw(st.booleans()),
     )
     pipelines = [(layout.pipeline, layout.virtual_stages)]
     # As the tables ask: for the split alone, whose data dimension is another.
     split = Shape.of(layout)._replace(pipeline=1, virtual_stages=1).smallest()
-    asked = replace(setup, layout=split)
+    asked = replace(setup, layout=split, by_block=True)
     stages, owners = stages_of(cache, asked, pipelines, BATCHES)
     peaks = split_peaks(cache, asked, stages, owners, layout.zero_stage, [shards_of(layout)])
     for way, accum in enumerate(accumulations(*pipelines[0])):
@@ -227,7 +230,8 @@ def check_steps(caches: list[ModelCache], sites: list[Site], data: st.DataObject
     # the tables of a split do not know (`launches_serially`).
     software = data.draw(st.sampled_from([one for one in SOFTWARE if one[1] is None]))
     predictor = predictor_of(cache, site, *counts, software=software, global_batch=96)
-    kind, several = Kind(site.per_node, site.domain), bases(software=software)
+    compiled = data.draw(st.booleans())
+    kind, several = Kind(site.per_node, site.domain), bases(software=software, compiled=compiled)
     asked = np.concatenate([predictor.rows.legal[kind, nodes] for nodes in counts])
     steps = SplitSteps(cache, predictor.rows, predictor.tables, site, several, asked)
     i = data.draw(st.integers(0, len(several) - 1))
@@ -243,6 +247,7 @@ def check_steps(caches: list[ModelCache], sites: list[Site], data: st.DataObject
         setup = replace(
             several[i],
             layout=layout,
+            by_block=False,
             micro_batch=int(BATCHES[these.size[at]]),
             grad_accum=int(these.accum[at]),
             recompute=predictor.space.recomputes[these.recompute[at]],
