@@ -80,7 +80,8 @@ def _measured_verdict(record: RunRecord) -> Verdict | None:
     if record.measured.oom:
         return "out_of_memory"
     ran = record.measured.step_time_s or record.measured.peak_memory_gib
-    return "fits" if ran else None
+    said = "oom" in record.measured.model_fields_set
+    return "fits" if ran or said else None
 
 
 def _ideal_step_time_s(run: StatedRun, cache: ModelCache) -> float | None:

@@ -28,6 +28,7 @@ from .errors.levels import levels_of, levels_part
 from .errors.own_steps import OWN_STEPS
 from .errors.trends import bias_by_precision, find_trends, trends_part
 from .errors.unread import Reading, unread_part
+from .errors.unread_fits import unread_fits_part
 from .errors.unread_memory import unread_memory_part
 from .groups import (
     LARGE_ENOUGH,
@@ -129,6 +130,7 @@ def page(
     unseen_programmes: Sequence[Programme] = (),
     usual: Sequence[Observation] = (),
     layouts: Sequence[Observation] = (),
+    fits: Sequence[Observation] = (),
 ) -> str:
     """Return the whole page.
 
@@ -147,6 +149,7 @@ def page(
         unseen_programmes: whole trainings that were gathered before any was predicted.
         usual: runs of usual jobs that nothing is fitted to.
         layouts: runs that others compared layouts by.
+        fits: jobs of which it is known whether they ran or ran out of memory.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
@@ -172,6 +175,7 @@ def page(
         _one_device_part(evaluated, records),
         memory_part(evaluated[None], records),
         unread_memory_part(of_memory),
+        unread_fits_part(fits),
         _truths_part(truths),
         programmes_part(whole),
         unseen_programmes_part(unseen_programmes),

@@ -210,7 +210,8 @@ def _rows_of(seen: Observation) -> Iterable[PredictionError]:
             seen.predicted_step_time_s,
             seen.skipped,
         )
-    if seen.measured_memory_bytes is not None or seen.verdict_measured == "out_of_memory":
+    verdict_alone = seen.verdict_measured is not None and seen.measured_step_time_s is None
+    if seen.measured_memory_bytes is not None or verdict_alone:
         yield _row(
             seen,
             "peak_memory_bytes",

@@ -125,6 +125,7 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
         RUN | {"id": "sharded"} | fabric,
         RUN | {"id": "forward", "optimizer": "none"},
         RUN | {"id": "oom"} | oom,
+        RUN | {"id": "ran", "measured": {"oom": False}},
         RUN | {"id": OFFLOADED[0], "features": ["activation-offload"]} | fabric | split,
         RUN | {"id": "on the host", "offload": True},
         RUN | {"id": "small state", "features": ["8-bit-optimizer", "optimizer-in-backward"]},
@@ -154,6 +155,8 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
     assert hosted.predicted is not None and hosted.predicted > one.predicted
     (died,) = [row for row in answer.rows if row.id == "oom"]
     assert (died.verdict_measured, died.verdict_predicted) == ("out_of_memory", "fits")
+    (ran,) = [row for row in answer.rows if row.id == "ran"]
+    assert (ran.quantity, ran.measured, ran.verdict_measured) == ("peak_memory_bytes", None, "fits")
     assert answer.verdicts.missed_out_of_memory == 1
 
 
