@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
 #   make demo-report  write the budgets of the three example projects to docs/reports
-#   make test      lint, the layers, and the tests: 13 minutes on two cores, installation included
+#   make test      lint, the layers, and the tests: 12 minutes on two cores, installation included
 #   make unit      only the quick tests: 3 minutes
 #   make check     lint, the layers, and the types: 2 minutes
 #   make test-accuracy  hold the predictions of published runs to their bounds: 3 minutes
