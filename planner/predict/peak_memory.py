@@ -38,7 +38,7 @@ from ..software.deepspeed_engine import (
 from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_8_bits_bytes
 from ..software.kept_memory import keeps_gradients
 from ..software.stack import runs_torch_pipelines
-from ..software.state_bytes import DEEPSPEED_ALONE, StateScale, state_scale, with_unused
+from ..software.state_bytes import StateScale, state_scale, with_unused
 from ..software.versions import BUCKET_COPIES, FUSED_OPTIMIZER, steps_by_tensor
 from ..step.model_parallel_step import boundary_bytes
 from .cached_weights import cached_bytes
@@ -326,8 +326,8 @@ def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
     )
     if BUCKET_COPIES in setup.features:
         scale = replace(scale, copies_buckets=True)
-    if scale == DEEPSPEED_ALONE:
-        pass  # Its gradients in fp32, whatever steps them.
+    if deepspeed and setup.stack.startswith("torch"):
+        pass  # What it makes for the step are gradients in fp32, whatever steps them.
     elif FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
     elif steps_by_tensor(setup.stack, setup.software_date):

@@ -187,10 +187,10 @@ def unread_part(
 
 
 def _said(seen: Sequence[Observation]) -> dict[str, str]:
-    errors = [one for run in seen if (one := _error(run)) is not None]
+    errors = [one for run in seen if (one := step_error(run)) is not None]
     return {
         "rows": f"{len(errors):,}",
-        "groups": str(len({run.source_group for run in seen if _error(run) is not None})),
+        "groups": str(len({run.source_group for run in seen if step_error(run) is not None})),
         "mape": percent(mean_unseen_error(seen)),
         "median": percent(median(abs(one) for one in errors)),
         "covered": percent(covered_unseen(seen), 0),
@@ -213,11 +213,12 @@ def mean_unseen_error(unseen: Sequence[Observation]) -> float:
 
 def covered_unseen(unseen: Sequence[Observation]) -> float:
     """Return the share of these runs that lie in the 80 % interval."""
-    timed = [seen for seen in unseen if _error(seen) is not None]
+    timed = [seen for seen in unseen if step_error(seen) is not None]
     return fmean(_is_covered(seen) for seen in timed)
 
 
-def _error(seen: Observation) -> float | None:
+def step_error(seen: Observation) -> float | None:
+    """Return predicted ÷ measured − 1 of a step; None where it was not timed or not predicted."""
     measured, predicted = seen.measured_step_time_s, seen.predicted_step_time_s
     return predicted.value / measured - 1 if measured and predicted else None
 
