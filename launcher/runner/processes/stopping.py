@@ -49,14 +49,20 @@ class Stopping:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Let SIGTERM and SIGINT end the run after this step, and one more end it at once."""
+        """Let SIGTERM and SIGINT end the run after this step, and one more end it at once.
+
+        A run that fails is told to end since another has failed, at any moment: SIGTERM is heard on
+        then, and `main` ignores it until the failure is written.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             self._kept[number] = signal.signal(number, self._on_signal)
         try:
             yield
-        finally:
-            for number, old in self._kept.items():
-                signal.signal(number, old)
+        except BaseException:
+            signal.signal(signal.SIGINT, self._kept[signal.SIGINT])
+            raise
+        for number, old in self._kept.items():
+            signal.signal(number, old)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now_s = self._clock()

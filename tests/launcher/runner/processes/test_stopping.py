@@ -57,6 +57,13 @@ def test_handlers_are_put_back() -> None:
         signal.raise_signal(signal.SIGTERM)
 
 
+@pytest.mark.usefixtures("earlier_handler")
+def test_a_run_that_fails_is_not_ended_before_it_says_why() -> None:
+    with pytest.raises(ValueError, match="the batch"), Stopping({}).listening():
+        raise ValueError("the batch is empty")
+    signal.raise_signal(signal.SIGTERM)
+
+
 def test_a_file_that_appears_asks_it_to_stop(tmp_path: Path) -> None:
     stopping = Stopping({STOP_VARIABLE: str(tmp_path / "stop")})
     assert not stopping.is_asked()
