@@ -15,18 +15,24 @@ from ..plan.setup import Setup
 
 Array = np.ndarray
 
-SPREAD = 1.5
-"""How far, as a factor, the speed of the input may be from what is predicted: assumed. Processors
-differ, and so do files and what is done with them."""
+MEASURED_SPREAD = 1.5
+"""How far, as a factor, the speed of an input that was measured may be from what is predicted:
+assumed. Processors differ, and so do files."""
+ASSUMED_SPREAD = 2.0
+"""The same for photographs whose decoding is assumed: what is done with each is not known, and the
+processors that clouds rent with V100 and A100 are three to six years older than the one measured.
+Assumed."""
 
 THREADS_PER_CORE = 2
 """A vCPU is a hardware thread on the machines that clouds rent with accelerators."""
 THREAD_GAIN = 1.2
 """What two threads of a core do, relative to one thread alone: assumed for code bound by arithmetic
 and by cache, as decoding is."""
-IMAGES_PER_S_PER_CORE = 430.0
-"""JPEG images decoded, cropped to 224 x 224 and normalised per second of one core: 428 to 495 were
-measured with Pillow 13.0 on an AMD EPYC, images of 500 x 375 pixels and 65 to 113 kB."""
+IMAGES_PER_S_PER_CORE = 290.0
+"""JPEG images read, decoded, cropped at random to 224 x 224, mirrored, normalised and put into
+batches by a worker of torch's DataLoader, per second of one core: 361, and 239 with two more random
+changes to each (colours, contrast, rotation, shear), were measured with Pillow 13.0 and torch 2.13
+on an AMD EPYC of 2022, images of 500 x 375 pixels and 92 kB; this is between them."""
 FILE_PIXELS = 500 * 375
 """Pixels of those files. Assumed: work grows with the pixels of a file, which is decoded block by
 block, and a sample that is larger than these files is of a file as large as itself."""
@@ -70,24 +76,49 @@ def input_s(profile: Profile, site: Site, samples_per_node: Array | float) -> Ar
     return None if rate is None else np.asarray(samples_per_node) / rate
 
 
-def input_wait_s(profile: Profile, site: Site, setup: Setup, step_s: float) -> float | None:
-    """Return seconds that a step of `step_s` waits for its input; None where that is not known."""
+def input_needed(profile: Profile, site: Site, setup: Setup) -> Estimated | None:
+    """Return seconds that the input of a step takes a node; None where that is not known."""
     samples = setup.micro_batch * setup.grad_accum * setup.layout.data / site.nodes
-    needed_s = input_s(profile, site, samples)
-    return None if needed_s is None else max(0.0, needed_s.item() - step_s)
-
-
-def after_waiting(step: Estimated, waited_s: float | None) -> Estimated:
-    """Return the step time of a step that waits for its input; wider, if it does."""
-    if not waited_s:
-        return step
-    needed_s = step.value + waited_s
+    found = input_s(profile, site, samples)
+    if found is None:
+        return None
+    needed_s, is_measured = found.item(), is_input_measured(profile)
+    spread = MEASURED_SPREAD if is_measured else ASSUMED_SPREAD
     return Estimated(
         value=needed_s,
-        low=max(step.low, needed_s / SPREAD),
-        high=max(step.high, needed_s * SPREAD),
+        low=needed_s / spread,
+        high=needed_s * spread,
+        basis="calibrated" if is_measured else "analytic",
+    )
+
+
+def input_wait_s(needed: Estimated | None, step_s: float) -> float | None:
+    """Return seconds that a step of `step_s` waits for its input; None where that is not known."""
+    return None if needed is None else max(0.0, needed.value - step_s)
+
+
+def with_input(step: Estimated, needed: Estimated | None) -> Estimated:
+    """Return the time of a step that takes at least as long as its input.
+
+    The interval knows that the input may be slower, though no wait is likely.
+
+    Args:
+        step: of the accelerators alone.
+        needed: of the input alone; None where that is not known.
+    """
+    if needed is None:
+        return step
+    return Estimated(
+        value=max(step.value, needed.value),
+        low=max(step.low, needed.low),
+        high=max(step.high, needed.high),
         basis=step.basis,
     )
+
+
+def is_input_measured(profile: Profile) -> bool:
+    """Return whether the speed of the input was measured."""
+    return isinstance(profile, MeasuredProfile) and profile.measured.input is not None
 
 
 def waiting_notes(profile: Profile, site: Site, waited_s: float | None) -> list[str]:
@@ -95,8 +126,7 @@ def waiting_notes(profile: Profile, site: Site, waited_s: float | None) -> list[
     rate = input_samples_per_s(profile, site)
     if not waited_s or rate is None:
         return []
-    measured = isinstance(profile, MeasuredProfile) and profile.measured.input is not None
-    basis = "as measured" if measured else "assumed for JPEG files"
+    basis = "as measured" if is_input_measured(profile) else "assumed for JPEG files"
     return [
         f"the accelerators wait for their input: {site.vcpus:.0f} vCPUs a node make about"
         f" {rate:,.0f} samples/s ({basis}); decode on the GPU, or store smaller or decoded samples"
@@ -158,8 +188,8 @@ def input_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]
     rate = input_samples_per_s(profile, site)
     if rate is None:
         return []
-    measured = isinstance(profile, MeasuredProfile) and profile.measured.input is not None
-    makes = "make about {} samples/s (as measured)" if measured else "decode about {} JPEG/s"
+    is_measured = is_input_measured(profile)
+    makes = "make about {} samples/s (as measured)" if is_measured else "decode about {} JPEG/s"
     taken = samples_per_s / site.nodes
     waits = "" if rate > taken * (1 + ROUNDING) else ", and waits for them"
     return [

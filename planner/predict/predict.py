@@ -19,7 +19,7 @@ from ..software.frozen_base import NF4_NOTE
 from ..step.data_parallel_step import StepTimes
 from .bandwidth import bandwidth_share
 from .host_work import host_memory_of
-from .input_wait import after_waiting, input_wait_s, waiting_notes
+from .input_wait import input_needed, input_wait_s, waiting_notes, with_input
 from .interval import memory_interval, oom_probability
 from .kept.model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, pool_of, pooled_bytes
@@ -103,7 +103,8 @@ def assemble(
     """Return the prediction of one setup from its parts: intervals, utilisation, notes."""
     device = site.accelerator
     breakdown = _breakdown(parts)
-    waited_s = input_wait_s(cache.profile, site, setup, parts.total_s.item())
+    needed = input_needed(cache.profile, site, setup)
+    waited_s = input_wait_s(needed, parts.total_s.item())
     breakdown = breakdown.model_copy(update={"input_wait": waited_s})
     total_s = parts.total_s.item()
     allocated = memory.peak_bytes.item()
@@ -118,7 +119,7 @@ def assemble(
     mfu, hfu = utilisation(cache, site, setup, step_s)
     on_host = host_memory_of(cache, site, setup) if setup.offload else None
     return Prediction(
-        step_time_s=after_waiting(estimated_step_s(cache, site, setup, parts), waited_s),
+        step_time_s=with_input(estimated_step_s(cache, site, setup, parts), needed),
         breakdown_s=breakdown,
         peak_memory_bytes=peak,
         memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..goodput.expected_run import mean_training_s
 from ..hardware.cluster import Site
 from ..plan.setup import Setup
-from ..predict.input_wait import after_waiting, input_wait_s
+from ..predict.input_wait import input_needed, with_input
 from ..predict.kept.model_cache import ModelCache
 from ..predict.step_time import estimated_step_s
 from ..step.data_parallel_step import StepTimes
@@ -20,6 +20,6 @@ def mean_over_likely(cache: ModelCache, site: Site, setup: Setup, parts: StepTim
         setup: layout, precision and the rest.
         parts: of its step, [1, 1].
     """
-    waited_s = input_wait_s(cache.profile, site, setup, parts.total_s.item())
-    step = after_waiting(estimated_step_s(cache, site, setup, parts), waited_s)
+    needed = input_needed(cache.profile, site, setup)
+    step = with_input(estimated_step_s(cache, site, setup, parts), needed)
     return mean_training_s(step) / step.value

@@ -12,12 +12,13 @@ from gpuplan.planner.plan.plan import Estimated
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.input_wait import (
     IMAGES_PER_S_PER_CORE,
-    after_waiting,
+    input_needed,
     input_notes,
     input_samples_per_s,
     input_wait_s,
     unknown_input_notes,
     waiting_notes,
+    with_input,
 )
 from gpuplan.profiles.profile import BatchTensor, Profile
 
@@ -54,7 +55,8 @@ def test_what_is_not_known_stays_unknown(toy: Profile) -> None:
     site = replace(NODE, vcpus=None)
     for profile, where in ((toy, NODE), (images(toy), site)):
         assert input_samples_per_s(profile, where) is None
-        assert input_wait_s(profile, where, SETUP, 1.0) is None
+        assert input_needed(profile, where, SETUP) is None
+        assert input_wait_s(None, 1.0) is None
         assert waiting_notes(profile, where, None) == []
         assert unknown_input_notes(profile) == []
 
@@ -89,7 +91,7 @@ def test_what_is_no_photograph_is_not_decoded(
 ) -> None:
     profile = samples(toy, shape, dtype=dtype)
     assert input_samples_per_s(profile, NODE) is None
-    assert input_wait_s(profile, NODE, SETUP, 1e-6) is None
+    assert input_needed(profile, NODE, SETUP) is None
     notes = unknown_input_notes(profile)
     assert bool(notes) == is_said
     assert all("×".join(map(str, shape)) in note for note in notes)  # noqa: RUF001
@@ -123,8 +125,11 @@ def test_a_step_waits_for_what_its_node_needs(toy: Profile) -> None:
     rate = input_samples_per_s(profile, NODE)
     assert rate is not None
     needed_s = 128 * 2 * 8 / rate
-    assert input_wait_s(profile, NODE, SETUP, needed_s / 3) == pytest.approx(needed_s * 2 / 3)
-    assert input_wait_s(profile, NODE, SETUP, needed_s * 2) == 0.0
+    needed = input_needed(profile, NODE, SETUP)
+    assert needed is not None and needed.value == pytest.approx(needed_s)
+    assert needed.low < needed_s < needed.high and needed.basis == "analytic"
+    assert input_wait_s(needed, needed_s / 3) == pytest.approx(needed_s * 2 / 3)
+    assert input_wait_s(needed, needed_s * 2) == 0.0
     (note,) = waiting_notes(profile, NODE, 0.1)
     assert "96 vCPUs" in note and "assumed for JPEG files" in note
     assert waiting_notes(profile, NODE, 0.0) == []
@@ -132,12 +137,18 @@ def test_a_step_waits_for_what_its_node_needs(toy: Profile) -> None:
 
 def test_waiting_moves_and_widens_the_interval() -> None:
     step = Estimated(value=1.0, low=0.9, high=1.1, basis="analytic")
-    assert after_waiting(step, None) is step
-    assert after_waiting(step, 0.0) is step
-    waited = after_waiting(step, 1.0)
-    assert waited.value == 2.0
-    assert waited.low < waited.value < waited.high
-    assert waited.high / waited.low > step.high / step.low
+    assert with_input(step, None) is step
+    waited = with_input(step, Estimated(value=2.0, low=1.0, high=4.0, basis="analytic"))
+    assert (waited.low, waited.value, waited.high) == (1.0, 2.0, 4.0)
+    assert waited.basis == step.basis
+    fast = Estimated(value=0.5, low=0.25, high=1.0, basis="analytic")
+    assert with_input(step, fast) == step
+
+
+def test_an_input_that_is_hardly_faster_than_the_step_may_be_slower() -> None:
+    step = Estimated(value=1.0, low=0.9, high=1.1, basis="analytic")
+    near = with_input(step, Estimated(value=0.8, low=0.4, high=1.6, basis="analytic"))
+    assert (near.low, near.value, near.high) == (0.9, 1.0, 1.6)
 
 
 def test_rows_by_the_hundred_thousand_say_how_many_cores_put_them_together(toy: Profile) -> None:
