@@ -12,11 +12,12 @@ from ...profiles.profile import Profile
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..plan.plan import Plan
 from ..plan.question import Machine, Question
+from ..search.answer.embedding_note import embedding_notes
 from ..search.progress import Progress, untold
+from ..software.compile_time import not_compiled_notes
 from .answer import HELPING, Change
 from .assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
-from .changes import Proposal, proposals
-from .embedding_note import embedding_notes
+from .changes import Proposal, compiled_today, proposals
 from .judgement import best_sizes, cost_of, is_risky, judged, ranked, time_of
 from .masked_attention import takes_a_mask
 from .other_machines import everything_free, other_machines
@@ -109,6 +110,7 @@ def advise(
             *_attention_notes(profile),
             *(_mask_notes(setting, plan, replanner) if causal_mask is None else ()),
             *embedding_notes(profile, setting.setup),
+            *_compile_notes(setting, profile),
         ),
     )
 
@@ -189,6 +191,12 @@ def _mask_notes(setting: Setting, today: Plan, replanner: Replanner) -> Iterator
             "only if the mask of attention is a causal one, which the file does not show, does"
             f" is_causal=True keep the training: {pace_text(causal, today)} then"
         )
+
+
+def _compile_notes(setting: Setting, profile: Profile) -> Iterator[str]:
+    """Yield why compiling is not among the changes, where it takes too long to compile."""
+    if setting.setup.stack == "torch-eager" and setting.choice.accelerator.can_compile:
+        yield from not_compiled_notes(profile, compiled_today(setting).setup)
 
 
 def _attention_notes(profile: Profile) -> Iterator[str]:

@@ -12,6 +12,7 @@ from ...profiles.profile import Profile
 from ..hardware.device import supported_precisions
 from ..offload.host_memory import ordered
 from ..plan.layout import Layout
+from ..software.compile_time import compiles_too_long
 from ..software.frozen_base import why_not_kept
 from ..software.stack import PADDED_WIDTHS
 from ..step.odd_widths import wider_width
@@ -65,7 +66,7 @@ def proposals(
     yield from _precisions(today)
     yield from _frozen_precisions(today, profile)
     yield from _recompute(today, profile)
-    yield from _compile(today)
+    yield from _compile(today, profile)
     if causal_mask is not None and takes_a_mask(profile):
         yield causal_attention(today, causal_mask)
     # A compiler chooses the memory order itself.
@@ -177,12 +178,20 @@ def _recompute(today: Setting, profile: Profile) -> Iterator[Proposal]:
             )
 
 
-def _compile(today: Setting) -> Iterator[Proposal]:
+def compiled_today(today: Setting) -> Setting:
+    """Return the setting with the whole model compiled."""
+    return _changed(today, stack="torch-compile", compile=True)
+
+
+def _compile(today: Setting, profile: Profile) -> Iterator[Proposal]:
     if today.setup.stack == "torch-eager" and today.choice.accelerator.can_compile:
+        compiled = compiled_today(today)
+        if compiles_too_long(profile, compiled.setup):
+            return
         yield Proposal(
             kind="compile",
             text="torch.compile",
-            setting=_changed(today, stack="torch-compile", compile=True),
+            setting=compiled,
             risks=("the first step compiles, and so does every new shape of the input",),
             lines=("model = torch.compile(model)",),
         )

@@ -52,6 +52,9 @@ SUMS_OVER_EDGES = frozenset({"scatter_add", "index_add", "scatter_reduce", "inde
 """Operations of a forward pass that add what arrives at a node of a graph."""
 ROUNDING = 1e-6
 """Of a rate that waits for its input: that of the input itself."""
+USUAL_VCPUS = 8
+"""Of a machine, for each of its accelerators, with hardly one that has fewer: what no more are the
+work of is not worth a word. A judgement."""
 ROW_CORES = 2.0
 """Cores at work on that from which it is worth a word: one worker is what everybody has."""
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}
@@ -187,7 +190,7 @@ def input_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]
         return _row_notes(profile, site, samples_per_s / site.nodes)
     rate = input_samples_per_s(profile, site)
     if rate is None:
-        return []
+        return _unknown_vcpus_notes(profile, site, samples_per_s / site.nodes)
     is_measured = is_input_measured(profile)
     makes = "make about {} samples/s (as measured)" if is_measured else "decode about {} JPEG/s"
     taken = samples_per_s / site.nodes
@@ -195,6 +198,21 @@ def input_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]
     return [
         f"input: {site.vcpus:.0f} vCPUs a node {makes.format(format_count(rate))}, the step takes"
         f" {format_count(taken)}{waits}"
+    ]
+
+
+def _unknown_vcpus_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]:
+    """Return how many vCPUs the input takes, where nobody says how many a node has."""
+    per_core = _samples_per_s_per_core(profile)
+    if site.accelerator.is_cpu or per_core is None:
+        return []
+    vcpus = samples_per_s / per_core * THREADS_PER_CORE / THREAD_GAIN
+    if vcpus <= USUAL_VCPUS * site.per_node:
+        return []
+    return [
+        f"input: the step takes {format_count(samples_per_s)} samples/s a node, the work of about"
+        f" {vcpus:,.0f} vCPUs; how many it has is not known, and no wait for them is in the step"
+        " time"
     ]
 
 

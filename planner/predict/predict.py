@@ -15,6 +15,7 @@ from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import offload_notes
 from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..plan.setup import Setup
+from ..software.compile_time import compile_notes
 from ..software.frozen_base import NF4_NOTE
 from ..step.data_parallel_step import StepTimes
 from .bandwidth import bandwidth_share
@@ -29,6 +30,10 @@ from .supported import refuse_unsupported
 TIGHT_NOTE = (
     "memory is short: the allocator has to release segments and ask again, which slows the step"
     " (up to 25 % in published runs)"
+)
+SIXTEEN_BIT_NOTE = (
+    "norms, softmax and losses run in 16 bits too: FSDP and ZeRO-2 cast whole layers; autocast (one"
+    " accelerator, DDP, ZeRO-1) leaves these in fp32 and takes longer"
 )
 
 
@@ -141,12 +146,20 @@ def assemble(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if pool.is_short and reserved <= room else []),
             *waiting_notes(cache.profile, site, waited_s),
+            *compile_notes(cache.profile, setup),
             *([NF4_NOTE] if setup.frozen_precision == "nf4" else []),
+            *([SIXTEEN_BIT_NOTE] if _casts_whole_layers(cache, setup) else []),
             *_offload_notes(cache, site, setup, on_host),
             *device_notes(device, cache.curves(device), setup.precision.removesuffix("-amp")),
         ),
         host_memory_bytes=on_host,
     )
+
+
+def _casts_whole_layers(cache: ModelCache, setup: Setup) -> bool:
+    """Return whether a mixed precision of torch's runs what autocast would leave in fp32."""
+    mixed = setup.precision.endswith("-amp") and setup.stack.startswith("torch")
+    return mixed and cache.numerics(setup.precision, autocast=setup.autocast) == "pure16"
 
 
 def _offload_notes(

@@ -29,6 +29,7 @@ from ..predict.measured.known_runs import KnownRuns
 from .across_samples import across_samples_warnings
 from .answer.answer import Answer, answer_of, asked_question, price_dates
 from .answer.compile_gain import compile_gain, kept_by_compiling
+from .answer.embedding_note import embedding_notes
 from .answer.infeasible import (
     nearest_miss,
     none_is_run,
@@ -347,8 +348,8 @@ def _notes_of_chosen(
 ) -> tuple[str, ...]:
     """Return that no cloud is needed for the recommended plan, else what its input takes.
 
-    With what is known of whether so many machines can be had, where they are many, and what an odd
-    width of the model costs.
+    With what is known of whether so many machines can be had, where they are many, what an odd
+    width of the model costs, and whether dense gradients of tables are most of what a step moves.
     """
     profile = cache.profile
     if best.recommended is None:
@@ -366,6 +367,7 @@ def _notes_of_chosen(
         *input_notes(profile, candidate.site, plan.samples_per_s),
         *(() if many is None else (many,)),
         *odd_width_note(cache, (whole.candidate(one.id) for one in best.plans), others),
+        *embedding_notes(profile, candidate.setup),
     )
 
 

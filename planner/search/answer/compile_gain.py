@@ -14,6 +14,7 @@ from ...plan.plan import Plan, WholeJob
 from ...plan.question import Question
 from ...predict.kept.model_cache import ModelCache
 from ...predict.step_time import planned_step_s
+from ...software.compile_time import compiles_too_long
 from ..candidate import Candidate
 from ..machines.runs_here import is_run
 from .infeasible import rented
@@ -116,7 +117,7 @@ def _kept_job(plan: Plan | None, question: Question) -> WholeJob | None:
 
 
 def _compiled(candidate: Candidate, question: Question, cache: ModelCache) -> Candidate | None:
-    """Return a candidate with its step compiled; None where it cannot be, or was asked for."""
+    """Return a candidate with its step compiled; None where it cannot well be, or was asked for."""
     asked = question.choices
     is_eager = candidate.base.stack == "torch-eager"
     if asked.compile is not None or asked.stack is not None or not is_eager:
@@ -125,4 +126,6 @@ def _compiled(candidate: Candidate, question: Question, cache: ModelCache) -> Ca
         return None
     base = replace(candidate.base, stack="torch-compile", compile=True)
     compiled = replace(candidate, base=base)
+    if compiles_too_long(cache.profile, compiled.setup):
+        return None
     return replace(compiled, step_s=planned_step_s(cache, compiled.site, compiled.setup))

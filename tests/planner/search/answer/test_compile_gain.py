@@ -10,6 +10,7 @@ from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.answer.compile_gain import LEAST_CUT
 from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.software import compile_time
 from gpuplan.profiles.profile import Profile
 
 QUESTION = Question(
@@ -58,6 +59,14 @@ def test_who_says_how_the_step_is_run_is_not_told(
 ) -> None:
     asked = replace(QUESTION.choices, **choices)  # pyright: ignore[reportArgumentType]
     outcome = found(small_decoder, replace(QUESTION, choices=asked))
+    assert outcome.recommended is not None and outcome.recommended.with_compile is None
+
+
+def test_what_takes_long_to_compile_is_not_proposed(
+    small_decoder: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_time, "LONG_S", 1.0)
+    outcome = found(small_decoder)
     assert outcome.recommended is not None and outcome.recommended.with_compile is None
 
 

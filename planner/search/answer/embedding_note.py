@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...catalog.text.quantity import format_bytes
-from ...profiles.profile import Profile, Segment
-from ..plan.setup import Setup
+from ....catalog.text.quantity import format_bytes
+from ....profiles.profile import Profile, Segment
+from ...plan.setup import Setup
 
 DENSE_GRADIENTS = (
     "embedding_dense_backward",

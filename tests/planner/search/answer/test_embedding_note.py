@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuplan.planner.advise.embedding_note import embedding_notes
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.search.answer.embedding_note import embedding_notes
 from gpuplan.profiles.profile import Affine, Profile
 
 SETUP = Setup(layout=Layout(), micro_batch=1, precision="fp32")
