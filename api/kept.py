@@ -92,9 +92,12 @@ def kept_plan(prefix: str | None = None, *, folder: Path | None = None) -> Sourc
     kept = Store().newest_of(folder or Path.cwd())
     plan = None if kept is None else kept.estimate.first_look
     if kept is None or plan is None:
-        made = "no estimate was made" if kept is None else "the last estimate has no plan"
+        if kept is None:
+            made, first = "no estimate was made in this folder", "here first"
+        else:
+            made, first = "the last estimate in this folder found none", "with wider limits"
         raise UsageError(
-            f"No plan is named, and {made} in this folder.",
-            fix="run `gpuplan estimate model.py` here first, or name a plan of `gpuplan plans`.",
+            f"No plan is named, and {made}.",
+            fix=f"run `gpuplan estimate model.py` {first}, or name a plan of `gpuplan plans`.",
         )
     return SourcedPlan(plan=plan, estimate=kept.estimate, origin=kept.origin)

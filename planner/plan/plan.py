@@ -194,9 +194,14 @@ class Plan(FrozenModel):
 
     @property
     def bandwidth_text(self) -> str | None:
-        """The share of memory bandwidth it uses, "62 % of bandwidth", where that limits it."""
+        """The share of memory bandwidth it uses, "62 % of bandwidth", where that limits it.
+
+        What caches serve counts too, so that there may be more than all of it.
+        """
         if not self.is_bandwidth_bound or self.bandwidth_share is None:
             return None
+        if self.bandwidth_share > 1:
+            return "the full bandwidth, caches included"
         return f"{format_share(self.bandwidth_share)} of bandwidth"
 
     @property

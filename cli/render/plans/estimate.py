@@ -192,7 +192,7 @@ def counts(answer: Estimate) -> str:
     found.sort(reverse=True)
     others += sum(count for count, _ in found[2:])
     named = [f"{count:,} {why}" for count, why in found[:2]]
-    named += [f"{others:,} others"] if others else []
+    named += [f"{others:,} other{'' if others == 1 else 's'}"] if others else []
     fit = f"{answer.feasible:,} plans fit"
     return f"{fit}; not shown: {', '.join(named)}" if named else fit
 

@@ -115,8 +115,8 @@ def spot_marks(plans: Iterable[Plan]) -> list[str]:
 
 def describe_use(plan: Plan) -> str:
     """Return the share of the peak that limits the plan: "41 %" MFU, or "62 % bw" of bandwidth."""
-    if plan.is_bandwidth_bound:
-        return f"{format_share(plan.bandwidth_share)} bw"
+    if plan.is_bandwidth_bound and plan.bandwidth_share is not None:
+        return f"{format_share(min(1.0, plan.bandwidth_share))} bw"
     return format_share(plan.mfu)
 
 

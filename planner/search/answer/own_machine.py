@@ -40,20 +40,28 @@ def _step_s(plan: Plan, candidate: Candidate, profile: Profile) -> float:
     """Return seconds of one step with the plan's global batch."""
     parts = plan.breakdown_s
     bandwidth = candidate.one_node.accelerator.memory_bandwidth_bytes_per_s
-    moved_bytes = (parts.memory_bound + parts.optimizer) * bandwidth * plan.accelerators
+    moving_s = parts.memory_bound + parts.optimizer
+    if plan.bandwidth_share is not None:
+        # Small kernels take longer than what they move: a processor that waits for none does not.
+        moving_s = min(moving_s, plan.bandwidth_share * plan.step_time_s.value)
+    moved_bytes = moving_s * bandwidth * plan.accelerators
     flops = profile.flops_per_sample * plan.global_batch
     return flops / FLOPS_PER_S + moved_bytes / BYTES_PER_S + parts.launch
 
 
 def own_machine_notes(plan: Plan, candidate: Candidate, profile: Profile) -> Iterator[str]:
-    """Yield that no cloud is needed, where a processor ends before a rented machine has begun."""
+    """Yield that no cloud is needed, where a processor ends no later than the rented machine."""
     needed_s = own_machine_s(plan, candidate, profile)
-    if needed_s is None or needed_s > start_up_s():
+    rented_s = 0.0 if plan.whole_job is None else plan.whole_job.hours * SECONDS_PER_HOUR
+    if needed_s is None or needed_s > max(start_up_s(), rented_s):
         return
     whole = "less than a minute" if needed_s < 60 else _about(needed_s)
+    rented = f"a rented machine {_about(start_up_s())} to start"
+    if needed_s > start_up_s():
+        rented = f"the rented machine {_about(rented_s)} with its start"
     yield (
-        f"your own machine will do: four cores of a laptop take {whole} by a rough rule, a rented"
-        f" machine {_about(start_up_s())} to start; `gpuplan run` trains it here"
+        f"your own machine will do: four cores of a laptop take {whole} by a rough rule, {rented};"
+        " `gpuplan run` trains it here"
     )
 
 

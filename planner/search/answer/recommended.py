@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from ....catalog.text.quantity import format_count
 from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ...cost.beside_machines.beside import ranked_usd
 from ...plan.answer.answer_parts import Recommended
@@ -250,6 +251,7 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     parts = []
     if plan.run is not None and plan.run.limited_by is not None:
         parts.append(_share_of_most(plan, cheapest, gap))
+        parts.extend(_surely_trained(plan))
     elif plan.id == cheapest.id:
         parts.append("the cheapest worth renting; none faster is worth its price")
     else:
@@ -285,6 +287,26 @@ def _share_of_most(plan: Plan, most: Plan, gap: float) -> str:
     if most.needs_build is not None and plan.needs_build is None:
         facts.append("with another build of torch")
     return f"trains {100 / (1 + gap):.0f} % of the most ({', '.join(facts)})"
+
+
+def _surely_trained(plan: Plan) -> Iterator[str]:
+    """Yield how much a plan trains with its limit kept nine times in ten.
+
+    The likely amount keeps it every other time. Of cost and time nine in ten lie below the high end
+    of their intervals, and both grow with the amount.
+    """
+    run, job = plan.run, plan.job
+    if run is None or job is None:
+        return
+    _, likely, high = plan.usd_ends
+    if run.limited_by == "deadline":
+        likely, high = job.hours, job.hours_high
+    amount, unit = run.trained_tokens, "tokens"
+    if amount is None:
+        amount, unit = run.trained_samples, "samples"
+    if likely and high and amount is not None:
+        limit = "the time" if run.limited_by == "deadline" else "the budget"
+        yield f"9 times in 10 {limit} is enough for {format_count(amount * likely / high)} {unit}"
 
 
 def _against(plan: Plan, cheapest: Plan, gap: float) -> str:

@@ -169,7 +169,10 @@ def test_what_decodes_photographs_is_said_beside_what_the_step_takes(toy: Profil
     )
     (waits,) = input_notes(images(toy), NODE, NODE.nodes * rate)
     assert waits.endswith(", and waits for them")
-    assert input_notes(images(toy), replace(NODE, vcpus=None), 1000.0) == []
+    unknown = replace(NODE, vcpus=None)
+    assert input_notes(images(toy), unknown, 1000.0) == []
+    (note,) = input_notes(images(toy), unknown, NODE.nodes * rate)
+    assert "the work of about 96 vCPUs; how many it has is not known" in note
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from answers import make_plan, make_run
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.text.quantity import format_count
 from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.plan.parts import WholeJob
 from gpuplan.planner.plan.plan import Plan
@@ -96,6 +97,25 @@ def test_plans_come_by_how_much_they_train(toy: Profile) -> None:
     assert found.headlines == {}
     assert found.recommended is not None
     assert "trains" in found.recommended.reason
+
+
+@pytest.mark.parametrize("deadline_s", [None, 3 * HOUR])
+def test_what_is_trained_nine_times_in_ten_is_less_than_what_is_likely(
+    toy: Profile, deadline_s: float | None
+) -> None:
+    found = asked(toy, budget_usd=Decimal(100), deadline_s=deadline_s)
+    assert found.recommended is not None
+    (plan,) = (one for one in found.plans if one.id == found.recommended.id)
+    assert plan.run is not None and plan.whole_job is not None
+    if plan.run.limited_by == "deadline":
+        limit, share = "the time", plan.whole_job.hours / plan.whole_job.hours_high
+    else:
+        _, likely, high = plan.usd_ends
+        assert likely is not None and high is not None
+        limit, share = "the budget", likely / high
+    tokens = trained(plan) * (toy.tokens_per_sample or 0) * share
+    said = f"9 times in 10 {limit} is enough for {format_count(tokens)} tokens"
+    assert share < 1 and said in found.recommended.reason
 
 
 def test_more_money_or_time_never_trains_less(toy: Profile) -> None:

@@ -108,6 +108,8 @@ def test_a_step_that_moves_data_for_two_thirds_of_its_time_is_bound_by_bandwidth
     bound = make_plan(bandwidth_share=0.62, breakdown_s=breakdown.model_copy(update=other))
     assert bound.is_bandwidth_bound
     assert bound.bandwidth_text == "62 % of bandwidth"
+    cached = bound.model_copy(update={"bandwidth_share": 1.05})
+    assert cached.bandwidth_text == "the full bandwidth, caches included"
     for changed in (
         bound.model_copy(update={"bandwidth_share": None}),
         bound.model_copy(update={"offloaded": ("optimizer",)}),

@@ -30,6 +30,16 @@ def test_what_a_processor_ends_before_a_machine_has_started_needs_no_cloud(toy: 
     assert said(asked(toy, int(2 * start_up_s() / step_s))) == []
 
 
+def test_what_a_processor_ends_with_the_rented_machine_needs_no_cloud(toy: Profile) -> None:
+    tiny = toy.model_copy(update={"flops": toy.flops.times(1e-6), "steps": _tiny(toy)})
+    # Both launch the same kernels, and only one has to start.
+    steps = 5
+    while not (notes := said(asked(tiny, steps))) or "to start" in notes[0]:
+        assert steps < 1e8
+        steps *= 2
+    assert "the rented machine about" in notes[0] and "with its start" in notes[0]
+
+
 def test_without_an_amount_of_work_it_is_said_how_much_a_processor_trains(toy: Profile) -> None:
     assert said(asked(toy, None)) == []
     small = toy.model_copy(update={"flops": toy.flops.times(1e-6), "steps": _tiny(toy)})
