@@ -27,7 +27,7 @@ from evaluation.layouts.unread_layouts import UNSEEN_LAYOUTS
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
 from evaluation.programmes_part import with_programmes
-from evaluation.programmes_unseen import UNSEEN_PROGRAMMES
+from evaluation.programmes_unseen import UNSEEN_JOBS, UNSEEN_PROGRAMMES
 from evaluation.published_records import OPEN_RECORDS
 from evaluation.scatter import draw
 from evaluation.speed import kept_speed, measure_speed
@@ -87,6 +87,7 @@ def main() -> None:
         usual,
         layouts,
         fits,
+        programmes(traces.profiles, UNSEEN_JOBS, start_s=0.0),
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

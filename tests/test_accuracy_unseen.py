@@ -37,6 +37,8 @@ UNSEEN_MEAN, OTHER_KINDS_MEAN = 0.155, 0.185  # 14.6 and 18.4 %
 LAYOUTS_CHOSEN, LAYOUTS_IN_ORDER = 35, 0.83  # Of 49; 84 %
 LAYOUTS_MEDIAN_ERROR = 0.145  # 13.7 %
 FITS_RIGHT, FITS_OFFERED = 0.82, 3  # 83 %; of 31 that ran out
+LEAST_MEDIAN_OF_JOBS = 0.7
+"""Of expected ÷ published hours; what these hold beside the steps is not known."""
 UNSEEN_PROGRAMMES_INSIDE = 0.58  # 61 %, groups weighing alike
 UNSEEN_MEMORY_MEAN, UNSEEN_MEMORY_COVERED = 0.1, 0.82  # 9.6 and 85 %
 
@@ -118,3 +120,12 @@ def test_trainings_that_nobody_had_predicted_take_about_the_hours_that_are_expec
     assert 0.85 <= programmes.median_ratio(found) <= 1.15
     assert programmes_unseen.inside(found) >= UNSEEN_PROGRAMMES_INSIDE
     assert f"took {1 / programmes.median_ratio(found):.2f} times in the median" in readme()
+
+
+def test_small_jobs_take_at_least_about_the_hours_that_are_expected_of_their_steps(
+    kept: Any,
+) -> None:
+    found = programmes.programmes(kept.profiles, programmes_unseen.UNSEEN_JOBS, start_s=0.0)
+    assert len(found) == 82
+    assert LEAST_MEDIAN_OF_JOBS <= programmes.median_ratio(found) <= 1.15
+    assert f"small jobs {1 / programmes.median_ratio(found):.2f} times" in readme()

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,11 @@ def test_groups_weigh_alike_whatever_their_number() -> None:
     assert [line.split()[1] for line in lines] == ["a-100", "a-110", "a-40", "b-300"]
     assert lines[0].endswith("| 1.00 | yes | layout, accelerator |")
     assert unseen.unseen_programmes_part([]) == ""
+
+
+def test_small_jobs_are_summed_alike_and_their_hours_have_digits() -> None:
+    short = [replace(training("a", 0.0365), published_hours=0.0281), training("b", 90)]
+    text = unseen.unseen_jobs_part(short)
+    assert text.startswith("## Small jobs") and "The median of expected ÷ published is 1.10" in text
+    assert "| 0.0281 h | 0.0365 h | 1.30 | yes |" in text
+    assert unseen.unseen_jobs_part([]) == ""

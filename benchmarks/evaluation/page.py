@@ -51,7 +51,7 @@ from .layouts.unread_layouts import unread_layouts_part
 from .memory import memory_part
 from .programmes import Programme
 from .programmes_part import programmes_part
-from .programmes_unseen import unseen_programmes_part
+from .programmes_unseen import unseen_jobs_part, unseen_programmes_part
 from .speed import Speed
 from .tables import error_table, percent, row_of, signed
 from .truths import Truth
@@ -131,6 +131,7 @@ def page(
     usual: Sequence[Observation] = (),
     layouts: Sequence[Observation] = (),
     fits: Sequence[Observation] = (),
+    jobs: Sequence[Programme] = (),
 ) -> str:
     """Return the whole page.
 
@@ -150,6 +151,7 @@ def page(
         usual: runs of usual jobs that nothing is fitted to.
         layouts: runs that others compared layouts by.
         fits: jobs of which it is known whether they ran or ran out of memory.
+        jobs: small jobs, as `unseen_programmes`.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
@@ -179,6 +181,7 @@ def page(
         _truths_part(truths),
         programmes_part(whole),
         unseen_programmes_part(unseen_programmes),
+        unseen_jobs_part(jobs),
         _worst_part(evaluated["configuration"], records),
         _skipped_part(prediction_errors(evaluated[None]), records),
         _speed_part(speed),

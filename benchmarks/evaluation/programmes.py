@@ -74,16 +74,20 @@ class Programme:
         return (self.high_hours / self.low_hours) ** 0.5
 
 
-def programmes(profiler: Profiler = profile_all, path: Path = RECORDS) -> list[Programme]:
+def programmes(
+    profiler: Profiler = profile_all, path: Path = RECORDS, *, start_s: float | None = None
+) -> list[Programme]:
     """Return every published programme with its prediction.
 
     Args:
         profiler: makes the Profiles.
         path: the records; each states its `tokens`, or how many `steps` it took.
+        start_s: what the published hours hold of renting and setting up; None: all of it.
     """
     runs = RecordedRuns([path], profiler=profiler)
+    start_s = start_up_s() if start_s is None else start_s
     return [
-        _programme(record, seen)
+        _programme(record, seen, start_s)
         for record, seen in zip(runs.records, runs.observations(), strict=True)
     ]
 
@@ -93,7 +97,7 @@ def median_ratio(found: Sequence[Programme]) -> float:
     return statistics.median(one.ratio for one in found)
 
 
-def _programme(record: RunRecord, seen: Observation) -> Programme:
+def _programme(record: RunRecord, seen: Observation, start_s: float) -> Programme:
     step = seen.predicted_step_time_s
     assert step is not None, (record.id, seen.skipped)
     stated: dict[str, Any] = record.measured.model_extra or {}
@@ -116,7 +120,7 @@ def _programme(record: RunRecord, seen: Observation) -> Programme:
     parameters = stated["parameters"]
     state = State(checkpoint_bytes=usual_checkpoint_bytes(parameters), parts=record.accelerators)
     run = expected_run(training_s, stops_of(rented, state, start_s=start_up_s()))
-    start_s, count = start_up_s(), record.accelerators / SECONDS_PER_HOUR
+    count = record.accelerators / SECONDS_PER_HOUR
     return Programme(
         id=record.id,
         group=seen.source_group,
