@@ -106,7 +106,16 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
     highest = highest_tick(transient, starts, np.append(starts[1:], len(transient)))
     columns = np.arange(len(micro_batches))
     instance = np.searchsorted(np.asarray(trace.start_tick), starts, side="right") - 1
-    where = moments_of(trace)
+    instance = np.maximum(instance, 0)
+    named = moments_of(trace)
+    where = [named[i] for i in instance]
+    closing = _closing(trace, ticks) if not any(one.final for one in where) else None
+    if closing is not None:
+        tick, moment = closing
+        place = int(np.searchsorted(starts, tick, side="right"))
+        starts, instance = np.insert(starts, place, tick), np.insert(instance, place, -1)
+        highest = np.insert(highest, place, tick, axis=0)
+        where.insert(place, moment)
     gradients = running["gradients"][:, 0]
     return Envelope(
         micro_batches=micro_batches,
@@ -115,11 +124,28 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
         temporary_bytes=running["temporary"][highest, columns],
         input_bytes=running["inputs"][highest, columns],
         gradient_bytes=gradients[starts],
-        block_gradient_bytes=_block_gradients(trace, gradients, starts, np.maximum(instance, 0)),
+        block_gradient_bytes=_block_gradients(trace, gradients, starts, instance),
         weight_copy_bytes=running["weight_copies"][highest, columns].max(axis=1),
-        moments=tuple(where[max(i, 0)] for i in instance),
-        blocks_held=_blocks_held(trace, np.maximum(instance, 0)),
+        moments=tuple(where),
+        blocks_held=_blocks_held(trace, instance),
     )
+
+
+def _closing(trace: StepTrace, ticks: int) -> tuple[int, Moment] | None:
+    """Return the last tick of the backward pass and its moment: the root's gradients are reduced.
+
+    For a step that computes nothing of the root behind its last block, as one without an embedding,
+    or nothing but the root: FSDP reduces the root's gradients there all the same. None without a
+    backward pass.
+    """
+    passes = [trace.segments[number].phase for number in trace.schedule]
+    behind = [i for i, phase in enumerate(passes) if phase in ("backward", "recompute")]
+    if not behind:
+        return None
+    last = behind[-1] + 1
+    tick = (trace.start_tick[last] if last < len(passes) else ticks) - 1
+    unit = next((trace.segments[trace.schedule[i]].block for i in reversed(behind)), None)
+    return tick, Moment(phase="backward", unit=None, previous=unit, following=None, final=True)
 
 
 def moments_of(trace: StepTrace) -> list[Moment]:
@@ -188,7 +214,8 @@ def _block_gradients(
     segments = [trace.segments[i] for i in trace.schedule]
     in_block = np.array([s.phase == "backward" and s.block is not None for s in segments])
     before = np.maximum(np.asarray(trace.start_tick)[instance] - 1, 0)
-    return np.where(in_block[instance], gradient_bytes[starts] - gradient_bytes[before], 0.0)
+    runs = in_block[instance] & (instance >= 0)
+    return np.where(runs, gradient_bytes[starts] - gradient_bytes[before], 0.0)
 
 
 def _blocks_held(trace: StepTrace, instance: Array) -> dict[str, Array]:
@@ -198,7 +225,7 @@ def _blocks_held(trace: StepTrace, instance: Array) -> dict[str, Array]:
         begun = [s.phase == "forward" and s.block == name for s in segments]
         ended = [s.phase == "backward" and s.block == name for s in segments]
         # A block that ends here holds its parameters to the end.
-        held[name] = (np.cumsum(begun) - np.cumsum(ended) + ended)[instance]
+        held[name] = np.append(np.cumsum(begun) - np.cumsum(ended) + ended, 0)[instance]
     return held
 
 

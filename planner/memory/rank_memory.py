@@ -211,7 +211,7 @@ def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: b
     kept = shape.gradient_bytes
     if gathers:
         # Neither the block's nor the root's gradients are reduced yet.
-        last = shape.is_optimizing | np.array([m.final for m in shape.moments], dtype=bool)
+        last = np.array([moment.has_reduced for moment in shape.moments], dtype=bool)
         unreduced = shape.block_gradient_bytes + np.where(last, 0.0, shape.root_gradient_bytes)
         kept = np.maximum(0.0, kept - unreduced)
     return kept / layout.shard

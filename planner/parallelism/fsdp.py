@@ -172,6 +172,14 @@ class Moment:
     final: bool = False
     """After the last block's backward: only the root's gradients are left."""
 
+    @property
+    def has_reduced(self) -> bool:
+        """Whether the root's sharded gradients are there: in the optimizer's step, and at the end.
+
+        In a model of nothing but the root they come to be once its whole ones are freed.
+        """
+        return self.phase == "optimizer" or (self.final and self.previous is not None)
+
 
 class Sized(Protocol):
     """What is asked of a unit; arrays where many shardings are looked at together."""
@@ -244,7 +252,9 @@ def buffer_bytes(
         flat = root if moment.previous is None else whole(moment.previous)
         return w * (root + (1 if keeps_blocks else 2) * whole(moment.unit) + flat)
     if moment.final:
-        return w * units[None].trainable + reduce_bytes * trained(None)
+        # What ZeRO-2 gathered it keeps for the next micro-batch, whether or not there is one.
+        kept = w * root if keeps_blocks else 0
+        return kept + w * units[None].trainable + reduce_bytes * trained(None)
     held = w * (root + made.root * units[None].trainable)
     if moment.unit is None:
         return held

@@ -118,8 +118,8 @@ class Stages:
 
     @cached_property
     def reduced_late(self) -> Array:
-        """[N] whether all gradients are reduced but the root's."""
-        return self._at(lambda moment: moment.phase == "optimizer" or moment.final)
+        """[N] whether the root's sharded gradients are there too (`Moment.has_reduced`)."""
+        return self._at(lambda moment: moment.has_reduced)
 
     @cached_property
     def backward(self) -> Array:
