@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...catalog.types import Accelerator, Link
+from ...profiles.curves.network import Fabric, fabric_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,11 @@ class Site:
     def domain(self) -> int:
         """How many accelerators share the fast link."""
         return self.link_domain or self.per_node
+
+    @property
+    def fabric(self) -> Fabric:
+        """The kind of network between the nodes."""
+        return fabric_of(self.inter_link.name, self.inter_link.rdma)
 
     @property
     def domain_bytes_per_s(self) -> float | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...catalog.vocabulary import COLLECTIVES, Collective
 from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.curves.network import fabric_of, ring_latency_s, share_of_line, tree_latency_s
+from ...profiles.curves.network import ring_latency_s, share_of_line, tree_latency_s
 from ..constants import Constants
 from .cluster import Site
 
@@ -155,7 +155,7 @@ class _Crossing:
         """Return (transfer, latency) seconds on the network of a site."""
         line_rate = links.site.domain_bytes_per_s
         assert line_rate is not None, "several nodes are asked for only where the fabric is known"
-        fabric = fabric_of(links.site.inter_link.name, links.site.inter_link.rdma)
+        fabric = links.site.fabric
         rate = line_rate * share_of_line(fabric, under_compute=not alone)
         transfer = self.sent_bytes * self.sharing / rate
         if not alone:

@@ -295,7 +295,7 @@ def links_used(layout: Layout, site: Site) -> tuple[object, ...]:
     inside = site.domain, site.intra_link.bytes_per_s
     if all(group.nodes == 1 for group in groups):
         return inside
-    return *inside, site.domain_bytes_per_s, site.inter_link.rdma
+    return *inside, site.domain_bytes_per_s, site.fabric
 
 
 def hybrid_rows(rows: Sequence[tuple[RankUnits, Layout]]) -> TrafficRows:

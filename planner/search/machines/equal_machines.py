@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ....profiles.curves.network import fabric_of
 from ...plan.question import By
 from .offers import LARGE_CLOUDS, PricedInstance
 
@@ -28,7 +29,7 @@ def by_machine(
             int(instance.accelerators),
             instance.intra_link.bytes_per_s,
             instance.inter_link.bytes_per_s,
-            instance.inter_link.rdma,
+            fabric_of(instance.inter_link.name, instance.inter_link.rdma),
             instance.link_domain_accelerators,
             instance.memory_bytes if by_memory else None,
             instance.vcpus if by_memory or by_cpus else None,
@@ -49,16 +50,18 @@ class Sellers:
     def shown(self, choices: Sequence[PricedInstance]) -> Sequence[PricedInstance]:
         """Return the choices of equal machines that become candidates.
 
-        The cheapest of each group that has a row of its own, and the cheapest of the large clouds.
+        The cheapest of each group that has a row of its own, and the cheapest of the large clouds,
+        with those that are dearer by the hour and bill a job of minutes in smaller steps.
         """
         if self.all_variants:
             return choices
-        groups: dict[object, PricedInstance] = {}
+        groups: dict[object, list[PricedInstance]] = {}
         for choice in sorted(choices, key=_price):
-            groups.setdefault((self._of(choice), choice.way), choice)
+            _keep(groups.setdefault((self._of(choice), choice.way), []), choice)
             if choice.offer.provider in LARGE_CLOUDS:
-                groups.setdefault((LARGE_CLOUDS, choice.way), choice)
-        return list({id(choice): choice for choice in groups.values()}.values())
+                _keep(groups.setdefault((LARGE_CLOUDS, choice.way), []), choice)
+        kept = (choice for group in groups.values() for choice in group)
+        return list({id(choice): choice for choice in kept}.values())
 
     def _of(self, choice: PricedInstance) -> object:
         """Return what equal machines are kept apart by."""
@@ -70,6 +73,23 @@ class Sellers:
             "region": (offer.provider, offer.region),
             None: offer.provider,
         }[self.by]
+
+
+def _keep(cheaper: list[PricedInstance], choice: PricedInstance) -> None:
+    """Keep a choice that may be the cheapest for some job, of all that are cheaper by the hour."""
+    step_s, least_s = _billed_s(choice)
+    steps = [_billed_s(one) for one in cheaper]
+    is_finer = all(step_s < step or least_s < least for step, least in steps)
+    if not cheaper or (is_finer and choice.usd_per_hour is not None):
+        cheaper.append(choice)
+
+
+def _billed_s(choice: PricedInstance) -> tuple[int, int]:
+    """Return the steps and the least that a seller bills in, seconds; 0 where it is not known."""
+    billing = choice.billing
+    if billing is None:
+        return 0, 0
+    return billing.billing_increment_s or 0, billing.minimum_s or 0
 
 
 def _price(choice: PricedInstance) -> tuple[bool, Decimal]:

@@ -61,7 +61,7 @@ class SplitTables:
     def stages(self, site: Site, base: Setup) -> StageTable:
         """Return the slowest stages of every split, recompute policy and pipeline."""
         links = (site.domain, site.intra_link.bytes_per_s, site.domain_bytes_per_s)
-        key = (site.accelerator.name, *links, site.inter_link.rdma, base)
+        key = (site.accelerator.name, *links, site.fabric, base)
         if key not in self._stages:
             self._stages[key] = self._made_stages(site, base)
         return self._stages[key]
