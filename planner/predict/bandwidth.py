@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..hardware.cluster import Site
 from ..offload.host_memory import steps_on_host
 from ..plan.setup import Setup
+from ..software.stack import adds_up_shards
 from ..step.data_parallel_step import summed_parameters
 from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts
@@ -44,7 +45,7 @@ def _micro_batch_bytes(cache: ModelCache, setup: Setup) -> float:
 def _step_bytes(cache: ModelCache, setup: Setup) -> float:
     """Return what adding up gradients and the optimizer's step move on one rank."""
     layout, parameters = setup.layout, cache.profile.trained_parameters
-    ranks = layout.shard if layout.zero_stage == 3 else 1
+    ranks = layout.shard if adds_up_shards(setup.stack, layout) else 1
     summed = summed_parameters(cache.profile) / ranks
     moved = (setup.grad_accum - 1) * accumulation_bytes(setup) * summed
     if setup.optimizer == "none" or steps_on_host(setup.offload):

@@ -215,10 +215,12 @@ def wire_bytes(
             sharded_by_tensor=SHARDED_BY_TENSOR in features,
         )
     once = runs_torch_pipelines(stack)
+    # What ran elsewhere gathers anew in every micro-batch, as FSDP does unless it is told not to.
+    own = date is None and stack.startswith("torch")
     if NUMERICS_OF_PRECISION[precision] == "pure16":
-        return WireBytes(gather=2, reduce=2, refresh=2, once_in_stages=once)
+        return WireBytes(gather=2, reduce=2, refresh=2, once_in_stages=once, keeps_gathered=own)
     if NUMERICS_OF_PRECISION[precision] == "fp32":
-        return WireBytes(gather=4, reduce=4, refresh=4, once_in_stages=once)
+        return WireBytes(gather=4, reduce=4, refresh=4, once_in_stages=once, keeps_gathered=own)
     reduce = 2 if BF16_REDUCTION in features else 4
     gather = 1 if precision == "fp8" and FP8_ROWWISE not in features else 2
     wire = WireBytes(
@@ -227,6 +229,7 @@ def wire_bytes(
         refresh=4,
         overlaps=BLOCKING not in features,
         once_in_stages=once,
+        keeps_gathered=own,
     )
     if DEEPSPEED in features:
         return replace(

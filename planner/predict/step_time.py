@@ -23,7 +23,7 @@ from ..software.frozen_base import (
     dequantisation_traffic_bytes,
 )
 from ..software.kept_memory import cuts_between_blocks, keeps_gradients
-from ..software.stack import runs_torch_pipelines
+from ..software.stack import adds_up_shards
 from ..software.versions import CHECKED_SOFTWARE, sent_parts
 from ..step.data_parallel_comm import data_traffic
 from ..step.data_parallel_step import (
@@ -156,7 +156,9 @@ def data_parallel_parts(
         ),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
-        accumulation_s=accumulation_s(cache.profile, layouts, curves, accumulation_bytes(setup)),
+        accumulation_s=accumulation_s(
+            cache.profile, layouts, curves, accumulation_bytes(setup), stack=setup.stack
+        ),
         keeps_gradients=keeps_gradients(setup),
     )
     if not setup.offload:
@@ -316,12 +318,8 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
 
 
 def accumulated_parameters(fullest: RankUnits, layout: Layout, stack: Stack) -> float:
-    """Return the gradients of a rank that each further micro-batch adds to.
-
-    Those that FSDP reduces once a step, beside stages of torch's pipelines, are whole.
-    """
-    staged = layout.pipeline > 1 and runs_torch_pipelines(stack)
-    return fullest.sharded(layout) if layout.zero_stage == 3 and not staged else fullest.trainable
+    """Return the gradients of a rank that each further micro-batch adds to."""
+    return fullest.sharded(layout) if adds_up_shards(stack, layout) else fullest.trainable
 
 
 def sent_parts_of(setup: Setup) -> int:

@@ -83,6 +83,16 @@ def runs_torch_pipelines(stack: Stack) -> bool:
     return stack.startswith("torch")
 
 
+def adds_up_shards(stack: Stack, layout: Layout) -> bool:
+    """Return whether a rank adds gradients of micro-batches up in the shards that it keeps.
+
+    FSDP scatters those of every micro-batch, and ZeRO-2 is FSDP under torch. Beside stages it does
+    so once a step, and what it adds up is whole.
+    """
+    staged = layout.pipeline > 1 and runs_torch_pipelines(stack)
+    return layout.zero_stage >= (2 if stack.startswith("torch") else 3) and not staged
+
+
 def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = ()) -> bool:
     """Return whether mixed precision is torch.autocast's, with casts around fp32 layers.
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ...catalog.vocabulary import Stack
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import OptimizerFacts, Profile
 from ..plan.layout import Layout
-from ..software.stack import StackFacts
+from ..software.stack import StackFacts, adds_up_shards
 from .data_parallel_comm import Traffic
 from .kernel_totals import MicroBatchTimes
 
@@ -157,13 +158,23 @@ def optimizer_step_s(
 
 
 def accumulation_s(
-    profile: Profile, layouts: Sequence[Layout], curves: DeviceCurves, bytes_per_parameter: float
+    profile: Profile,
+    layouts: Sequence[Layout],
+    curves: DeviceCurves,
+    bytes_per_parameter: float,
+    *,
+    stack: Stack,
 ) -> Array:
     """Return [L, 1] seconds that adding one micro-batch's gradients to the others' takes a rank.
 
-    FSDP keeps its gradients in shards; all other layouts add whole ones.
+    Args:
+        profile: of the model.
+        layouts: data-parallel ones.
+        curves: of the device.
+        bytes_per_parameter: that adding one gradient moves.
+        stack: decides whether whole gradients are added (`adds_up_shards`).
     """
-    ranks = np.array([layout.shard if layout.zero_stage == 3 else 1 for layout in layouts])
+    ranks = np.array([one.shard if adds_up_shards(stack, one) else 1 for one in layouts])
     moved = bytes_per_parameter * summed_parameters(profile) / ranks
     return curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")[:, None]
 

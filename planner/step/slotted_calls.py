@@ -46,6 +46,8 @@ class WireBytes:
     sharded_by_unit: bool = True
     """Whether ZeRO-1 and ZeRO-2 are FSDP that keeps what it gathered in forward (torch), not
     buckets and a refresh after the optimizer (DeepSpeed)."""
+    keeps_gathered: bool = False
+    """Whether ZeRO-2 keeps what it gathered for the next micro-batch (`gpuplan run`)."""
     once_in_stages: bool = False
     """Whether FSDP beside pipeline stages gathers and reduces once a step (torch)."""
     sharded_by_tensor: bool = False
@@ -167,7 +169,9 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
         if kept and (call.phase, call.kind) == ("backward", "all_gather"):
             continue  # What was gathered in forward is kept.
         across = call.kind == "all_reduce"
-        for place in _places(call, layout.zero_stage, staged=staged):
+        once = layout.zero_stage == 1 or staged
+        gathers_once = once or (layout.zero_stage == 2 and wire.keeps_gathered)
+        for place in _places(call, once=once, gathers_once=gathers_once, staged=staged):
             size = call.total_bytes
             one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
             counts[one] = counts.get(one, 0) + times
@@ -177,7 +181,7 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
     ]
 
 
-def _places(call: Call, zero_stage: int, *, staged: bool) -> tuple[Slot, ...]:
+def _places(call: Call, *, once: bool, gathers_once: bool, staged: bool) -> tuple[Slot, ...]:
     """Return where in the step FSDP sends a call, and where it has nothing to hide under.
 
     The root is gathered first and reduced last: nothing runs beside it. A pipeline stage reduces
@@ -187,8 +191,8 @@ def _places(call: Call, zero_stage: int, *, staged: bool) -> tuple[Slot, ...]:
         return ("last_backward_s",)
     if staged and call.kind == "reduce_scatter":
         return ("last_backward_s", "last_backward_bare_s")
-    alone, once = call.unit is None, zero_stage == 1 or staged
-    if call.kind == "all_gather" and once:
+    alone = call.unit is None
+    if call.kind == "all_gather" and gathers_once:
         return ("after_s",) if alone else ("first_forward_s",)
     if call.kind == "all_gather":
         slot: Slot = "forward_s" if call.phase == "forward" else "backward_s"

@@ -182,7 +182,9 @@ class Predicted:
         for call in slotted_calls(self.units.dense, data_layout(self.layout), wire):
             if "bare" in call.slot:
                 continue  # A part of the others.
-            phase = "forward" if call.slot == "forward_s" else "backward"
+            # What is gathered once a step is gathered in the first forward pass.
+            gathers = call.slot in ("forward_s", "first_forward_s", "after_s")
+            phase = "forward" if gathers else "backward"
             ranks = self.layout.replicas if call.across_replicas else call.ranks
             found[phase, call.kind, ranks, call.total_bytes] += call.count
         return found

@@ -5,7 +5,7 @@ import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
-from gpuplan.catalog.vocabulary import Precision
+from gpuplan.catalog.vocabulary import Precision, Stack
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
@@ -91,6 +91,16 @@ def test_a_step_in_bf16_spends_half_as_long_in_the_optimizer(small_decoder: Prof
     assert pure == pytest.approx(mixed / 2)
 
 
+def test_what_is_scattered_in_every_micro_batch_is_added_up_in_shards(toy: Profile) -> None:
+    curves = ModelCache(toy).curves(load_catalogue().accelerators["A100-80GB-SXM"])
+
+    def adding(layout: str, stack: Stack = "torch-eager") -> float:
+        return accumulation_s(toy, [parse_layout(layout)], curves, 12.0, stack=stack).item()
+
+    assert adding("fsdp8") == adding("dp8.zero2") < adding("dp8.zero1") == adding("dp8")
+    assert adding("dp8.zero2", "megatron") == adding("dp8", "megatron")
+
+
 def test_sparse_gradients_are_not_added_up_over_whole_tables(toy: Profile) -> None:
     sparse = toy.trained_parameters - 1000
     of_rows = toy.model_copy(update={"sparse_parameters": sparse})
@@ -99,6 +109,8 @@ def test_sparse_gradients_are_not_added_up_over_whole_tables(toy: Profile) -> No
     curves = cache.curves(load_catalogue().accelerators["A100-80GB-SXM"])
 
     def adding(profile: Profile) -> float:
-        return accumulation_s(profile, [parse_layout("dp1")], curves, 12.0).item()
+        return accumulation_s(
+            profile, [parse_layout("dp1")], curves, 12.0, stack="torch-eager"
+        ).item()
 
     assert adding(of_rows) == adding(of_few) < adding(toy)

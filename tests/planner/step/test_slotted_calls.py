@@ -18,6 +18,7 @@ BLOCK = Unit(
 ROOT = Unit(name=None, count=1, parameters=500, trainable=500, tensors=(), trainable_tensors=3)
 TENSORS = 4 * 9 + 3
 PARAMETERS = 4 * 1000 + 500
+KINDS = ("all_gather", "reduce_scatter")
 BY_TENSOR = wire_bytes("bf16-amp", "megatron", (2023, 11), frozenset({SHARDED_BY_TENSOR}))
 BY_BUCKET = wire_bytes("bf16-amp", "megatron", (2023, 11))
 
@@ -44,6 +45,21 @@ def test_buckets_are_gathered_at_once_where_tensors_are_not_owned() -> None:
     calls = calls_of(Layout(data=64, shard=64, zero_stage=1), BY_BUCKET)
     assert (calls["after_s"].kind, calls["after_s"].count) == ("all_gather", 1)
     assert calls["last_backward_s"].kind == "reduce_scatter"
+
+
+def test_zero_2_of_torch_gathers_once_a_step_and_scatters_in_every_micro_batch() -> None:
+    wire = wire_bytes("bf16-amp", "torch-eager")
+    found = slotted_calls((BLOCK, ROOT), Layout(data=8, shard=8, zero_stage=2), wire)
+    slots = {kind: {one.slot for one in found if one.kind == kind} for kind in KINDS}
+    assert slots["all_gather"] == {"first_forward_s", "after_s"}
+    assert slots["reduce_scatter"] == {"backward_s", "backward_bare_s"}
+    elsewhere = wire_bytes("bf16-amp", "torch-eager", (2024, 6))
+    found = slotted_calls((BLOCK, ROOT), Layout(data=8, shard=8, zero_stage=2), elsewhere)
+    gathers = {one.slot for one in found if one.kind == "all_gather"}
+    assert gathers == {"forward_s", "forward_bare_s"}
+    sent = slotted_calls((BLOCK, ROOT), Layout(data=8, shard=8, zero_stage=3), wire)
+    gathers = {one.slot for one in sent if one.kind == "all_gather"}
+    assert gathers == {"forward_s", "forward_bare_s", "backward_s"}
 
 
 def test_plain_data_parallelism_owns_nothing() -> None:
