@@ -158,7 +158,11 @@ def fits(
         memory_breakdown_bytes=prediction.memory_breakdown_bytes,
         spare_bytes=peak.capacity - peak.value,
         remedies=() if _is_safe(prediction) else tuple(_remedies(question, setup)),
-        notes=(*memory_notes(accelerator, peak), *_host_notes(prediction, setup)),
+        notes=(
+            *memory_notes(accelerator, peak),
+            *_host_notes(prediction, setup),
+            *_accumulation_notes(question, setup, prediction),
+        ),
         offloaded=ordered(offload),
         host_memory_bytes=prediction.host_memory_bytes,
         frozen_precision=frozen_precision,
@@ -183,6 +187,20 @@ def _host_notes(prediction: Prediction, setup: Setup) -> Iterator[str]:
     memory = prediction.host_memory_bytes
     if memory is not None:
         yield host_memory_note(setup.offload, memory)
+
+
+def _accumulation_notes(question: _Question, setup: Setup, once: Prediction) -> Iterator[str]:
+    """Yield that a step of several micro-batches is less sure to fit, where it is too much so."""
+    if not _is_safe(once):
+        return
+    several = question.ask(replace(setup, grad_accum=2))
+    if several.p_oom > MOST_OOM:
+        taken = format_bytes(several.peak_memory_bytes.value)
+        yield (
+            "this is a step of one micro-batch: with gradient accumulation, which keeps gradients"
+            f" from one to the next, it takes {taken} and runs out of memory with a chance of"
+            f" {several.p_oom * 100:.0f} %"
+        )
 
 
 class _Question:

@@ -211,8 +211,8 @@ def _unknown_vcpus_notes(profile: Profile, site: Site, samples_per_s: float) -> 
         return []
     return [
         f"input: the step takes {format_count(samples_per_s)} samples/s a node, the work of about"
-        f" {vcpus:,.0f} vCPUs; how many it has is not known, and no wait for them is in the step"
-        " time"
+        f" {vcpus:,.0f} vCPUs; how many a node has is not known, and no wait for them is in the"
+        " step time"
     ]
 
 

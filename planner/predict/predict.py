@@ -157,9 +157,12 @@ def assemble(
 
 
 def _casts_whole_layers(cache: ModelCache, setup: Setup) -> bool:
-    """Return whether a mixed precision of torch's runs what autocast would leave in fp32."""
+    """Return whether FSDP or ZeRO-2 runs in 16 bits what autocast would leave in fp32."""
     mixed = setup.precision.endswith("-amp") and setup.stack.startswith("torch")
-    return mixed and cache.numerics(setup.precision, autocast=setup.autocast) == "pure16"
+    sharded = setup.layout.zero_stage >= 2 and setup.layout.shard > 1
+    return (
+        mixed and sharded and cache.numerics(setup.precision, autocast=setup.autocast) == "pure16"
+    )
 
 
 def _offload_notes(

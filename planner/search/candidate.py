@@ -222,7 +222,8 @@ class Candidate:
     def _width(self) -> float:
         """The factor to either end of 80 % of its step time.
 
-        The step's interval is as wide to either side in logarithms, so its mean tells it.
+        The step's interval is as wide to either side in logarithms, so its mean tells it; where its
+        input may be slower than the step it is wider to that side, and here to both.
         """
         return math.exp(DECILE * math.sqrt(2 * math.log(max(self.over_likely, 1.0))))
 

@@ -1,4 +1,4 @@
-"""A job so small that the processor of the person's own machine does it sooner than a cloud."""
+"""A job so small that the processor of the person's own machine ends it no later than a cloud."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ....catalog.text.quantity import format_count
 from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ...cost.beside_machines.beside import ranked_usd
+from ...cost.start_up import start_up_s
 from ...plan.answer.answer_parts import Recommended
 from ...plan.plan import Plan
 from ...plan.question import Money
@@ -293,7 +294,7 @@ def _surely_trained(plan: Plan) -> Iterator[str]:
     """Yield how much a plan trains with its limit kept nine times in ten.
 
     The likely amount keeps it every other time. Of cost and time nine in ten lie below the high end
-    of their intervals, and both grow with the amount.
+    of their intervals, and both grow with the amount but for what the start takes.
     """
     run, job = plan.run, plan.job
     if run is None or job is None:
@@ -306,7 +307,9 @@ def _surely_trained(plan: Plan) -> Iterator[str]:
         amount, unit = run.trained_samples, "samples"
     if likely and high and amount is not None:
         limit = "the time" if run.limited_by == "deadline" else "the budget"
-        yield f"9 times in 10 {limit} is enough for {format_count(amount * likely / high)} {unit}"
+        started = min(1.0, start_up_s() / SECONDS_PER_HOUR / job.hours)
+        surely = amount * (1 - started) / (high / likely - started)
+        yield f"9 times in 10 {limit} is enough for {format_count(surely)} {unit}"
 
 
 def _against(plan: Plan, cheapest: Plan, gap: float) -> str:

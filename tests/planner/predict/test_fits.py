@@ -135,3 +135,27 @@ def test_memory_that_the_allocator_can_give_back_is_not_run_out_of(small_decoder
         assert one.is_doubtful and one.p_oom <= 0.5 + 1e-6
     chances = [one.p_oom for one in short]
     assert chances == sorted(chances) and chances[0] < 0.45, "no longer a coin's"
+
+
+def test_a_step_that_adds_gradients_up_may_not_fit_where_one_micro_batch_does(
+    small_decoder: Profile,
+) -> None:
+    device = load_catalogue().accelerators["A100-80GB-SXM"]
+
+    def asked(memory_bytes: float) -> FitsAnswer:
+        smaller = device.model_copy(update={"memory_visible_bytes": memory_bytes})
+        return fits(small_decoder, smaller, precision="bf16-amp", micro_batch=1)
+
+    def said(answer: FitsAnswer) -> list[str]:
+        return [note for note in answer.notes if "with gradient accumulation" in note]
+
+    high = float(2**33)
+    assert asked(high).fits and said(asked(high)) == []
+    # The smallest device on which one micro-batch surely fits.
+    low = 0.5 * asked(high).peak_memory_bytes.value
+    for _ in range(14):
+        middle = (low + high) / 2
+        surely = not asked(middle).is_doubtful and asked(middle).fits
+        low, high = (low, middle) if surely else (middle, high)
+    (note,) = said(asked(high))
+    assert "runs out of memory with a chance of" in note

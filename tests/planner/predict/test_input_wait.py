@@ -172,7 +172,7 @@ def test_what_decodes_photographs_is_said_beside_what_the_step_takes(toy: Profil
     unknown = replace(NODE, vcpus=None)
     assert input_notes(images(toy), unknown, 1000.0) == []
     (note,) = input_notes(images(toy), unknown, NODE.nodes * rate)
-    assert "the work of about 96 vCPUs; how many it has is not known" in note
+    assert "the work of about 96 vCPUs; how many a node has is not known" in note
 
 
 @pytest.mark.parametrize(

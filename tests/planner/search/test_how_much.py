@@ -1,12 +1,12 @@
 """A budget without an amount of work: how much each plan trains within the limits."""
 
+import re
 from decimal import Decimal
 
 import pytest
 from answers import make_plan, make_run
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.catalog.text.quantity import format_count
 from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.plan.parts import WholeJob
 from gpuplan.planner.plan.plan import Plan
@@ -20,9 +20,9 @@ SMALL = Choices(recomputes=("none",), precisions=("bf16-amp",))
 MACHINES = Machine(providers=("aws", "gcp"), accelerators=("A100", "H100", "L4"), max_nodes=8)
 
 
-def asked(profile: Profile, **money: object) -> SearchOutcome:
+def asked(profile: Profile, *, tokens: float | None = None, **money: object) -> SearchOutcome:
     question = Question(
-        work=Work(global_batch=64),
+        work=Work(global_batch=64, tokens=tokens),
         machine=MACHINES,
         choices=SMALL,
         money=Money(**money),  # pyright: ignore[reportArgumentType]
@@ -113,9 +113,20 @@ def test_what_is_trained_nine_times_in_ten_is_less_than_what_is_likely(
         _, likely, high = plan.usd_ends
         assert likely is not None and high is not None
         limit, share = "the budget", likely / high
-    tokens = trained(plan) * (toy.tokens_per_sample or 0) * share
-    said = f"9 times in 10 {limit} is enough for {format_count(tokens)} tokens"
-    assert share < 1 and said in found.recommended.reason
+    words = found.recommended.reason
+    said = re.search(rf"9 times in 10 {limit} is enough for ([\d.]+)([KMB]) tokens", words, re.I)
+    assert said is not None, words
+    tokens = float(said[1]) * {"k": 1e3, "m": 1e6, "b": 1e9}[said[2].lower()]
+    likely = trained(plan) * (toy.tokens_per_sample or 0)
+    # A little less than in proportion, as the start takes what it takes.
+    assert 0.8 * share * likely < tokens < 1.01 * share * likely < likely
+    least = asked(toy, tokens=tokens, budget_usd=Decimal(100), deadline_s=deadline_s)
+    kept = [one.run for one in least.plans if one.place == plan.place and one.nodes == plan.nodes]
+    chances = {
+        "the budget": [one.budget_probability for one in kept if one is not None],
+        "the time": [one.deadline_probability for one in kept if one is not None],
+    }
+    assert any(chance is not None and chance >= 0.85 for chance in chances[limit])
 
 
 def test_more_money_or_time_never_trains_less(toy: Profile) -> None:
