@@ -194,12 +194,14 @@ def _accumulation_notes(question: _Question, setup: Setup, once: Prediction) -> 
     if not _is_safe(once):
         return
     several = question.ask(replace(setup, grad_accum=2))
-    if several.p_oom > MOST_OOM:
+    if not _is_safe(several):
         taken = format_bytes(several.peak_memory_bytes.value)
+        risk = f"runs out of memory with a chance of {several.p_oom * 100:.0f} %"
+        slow = "is slowed by the allocator, which has to free segments and ask again"
         yield (
             "this is a step of one micro-batch: with gradient accumulation, which keeps gradients"
-            f" from one to the next, it takes {taken} and runs out of memory with a chance of"
-            f" {several.p_oom * 100:.0f} %"
+            f" from one to the next, it takes {taken} and"
+            f" {risk if several.p_oom > MOST_OOM else slow}"
         )
 
 

