@@ -111,7 +111,7 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
     where = [named[i] for i in instance]
     closing = _closing(trace, ticks) if not any(one.final for one in where) else None
     if closing is not None:
-        tick, moment = closing
+        tick, moment = closing  # In no segment: -1 stands for that.
         place = int(np.searchsorted(starts, tick, side="right"))
         starts, instance = np.insert(starts, place, tick), np.insert(instance, place, -1)
         highest = np.insert(highest, place, tick, axis=0)

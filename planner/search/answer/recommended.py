@@ -305,9 +305,10 @@ def _surely_trained(plan: Plan) -> Iterator[str]:
     amount, unit = run.trained_tokens, "tokens"
     if amount is None:
         amount, unit = run.trained_samples, "samples"
-    if likely and high and amount is not None:
+    started = start_up_s() / SECONDS_PER_HOUR / job.hours
+    # Where the start is nearly all of it, hardly any amount is sure.
+    if likely and high and amount is not None and started < 1:
         limit = "the time" if run.limited_by == "deadline" else "the budget"
-        started = min(1.0, start_up_s() / SECONDS_PER_HOUR / job.hours)
         surely = amount * (1 - started) / (high / likely - started)
         yield f"9 times in 10 {limit} is enough for {format_count(surely)} {unit}"
 

@@ -129,6 +129,17 @@ def test_what_is_trained_nine_times_in_ten_is_less_than_what_is_likely(
     assert any(chance is not None and chance >= 0.85 for chance in chances[limit])
 
 
+def test_a_job_shorter_than_a_start_says_nothing_of_nine_times_in_ten() -> None:
+    run = make_run(limited_by="budget", trained_samples=4e10)
+    short = make_plan(1, run=run, runnable=True)
+    assert short.whole_job is not None
+    hours = {"hours": 0.1, "hours_low": 0.1, "hours_high": 0.1}
+    job = short.whole_job.model_copy(update=hours)
+    short = short.model_copy(update={"whole_job": job})
+    found = recommended([short], Money(budget_usd=Decimal(100)))
+    assert found is not None and "9 times in 10" not in found.reason
+
+
 def test_more_money_or_time_never_trains_less(toy: Profile) -> None:
     def most(usd: int, hours: float) -> float:
         plans = asked(toy, budget_usd=Decimal(usd), deadline_s=hours * HOUR).plans
