@@ -2,7 +2,8 @@
 
 One process stands for rank 0 of many: torch's fake process group answers the collectives, fake
 tensors stand for the memory. The second training step is traced (the first one initialises FSDP and
-the optimizer). The planner's closed formulas are tested against these files; their meaning, key
+the optimizer); of a step of several micro-batches it is all of them, under what gpuplan's runner
+says between them. The planner's closed formulas are tested against these files; their meaning, key
 by key, is in tests/planner/parallelism/fsdp_golden/README.md.
 
     python benchmarks/trace_fully_shard.py                 # rewrite every golden file
@@ -32,6 +33,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from gpuplan.examples import decoder
+from gpuplan.launcher.runner.job import Execution
+from gpuplan.launcher.runner.parallel.parallelize import micro_batch_sync
+from gpuplan.planner.plan.layout import Layout
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "planner" / "parallelism" / "fsdp_golden"
 MODELS: dict[str, dict[str, Any]] = {
@@ -91,6 +95,7 @@ class Case:
     mixed_precision: bool
     reshard_after_forward: bool
     micro_batch: int = 1
+    grad_accum: int = 1
 
     @property
     def name(self) -> str:
@@ -98,12 +103,27 @@ class Case:
         ranks = self.ranks if self.replicas == 1 else f"{self.replicas}x{self.shard}"
         precision = "bf16" if self.mixed_precision else "fp32"
         reshard = "reshard" if self.reshard_after_forward else "keep"
-        return f"{self.model}-{ranks}-{precision}-{reshard}"
+        times = f"-{self.grad_accum}-times" if self.grad_accum > 1 else ""
+        return f"{self.model}-{ranks}-{precision}-{reshard}{times}"
 
     @property
     def shard(self) -> int:
         """Return how many ranks share one copy of the parameters."""
         return self.ranks // self.replicas
+
+    @property
+    def execution(self) -> Execution:
+        """Return how gpuplan's runner would run it: it says what a micro-batch leaves for the next.
+
+        Only where a step has several; one alone is torch's default.
+        """
+        stage = 3 if self.reshard_after_forward else 2
+        return Execution(
+            layout=Layout(data=self.ranks, shard=self.shard, zero_stage=stage),
+            precision="bf16-amp" if self.mixed_precision else "fp32",
+            micro_batch=self.micro_batch,
+            grad_accum=self.grad_accum,
+        )
 
 
 def all_cases() -> Iterator[Case]:
@@ -118,6 +138,14 @@ def all_cases() -> Iterator[Case]:
             replicas=2,
             mixed_precision=mixed,
             reshard_after_forward=True,
+        )
+    for mixed, reshard in product(choices, choices):
+        yield Case(
+            model="gpt2",
+            ranks=16,
+            mixed_precision=mixed,
+            reshard_after_forward=reshard,
+            grad_accum=3,
         )
 
 
@@ -185,12 +213,16 @@ def trace_second_step(case: Case, mesh: DeviceMesh) -> dict[str, Any]:
     step.label("optimizer", (local(t) for t in tree_leaves(optimizer.state) if is_tensor(t)))
     step.label("inputs", [*batch, *model.buffers()])
     with step:
-        step.phase = "forward"
-        loss = decoder.compute_loss(model, batch)
-        step.phase = "backward"
-        loss.backward()
-        del loss
-        step.label("gradients", (local(p.grad) for p in model.parameters() if p.grad is not None))
+        for number in range(case.grad_accum):
+            is_last = number == case.grad_accum - 1
+            with micro_batch_sync(model, case.execution, batch, is_last=is_last):
+                step.phase = "forward"
+                loss = decoder.compute_loss(model, batch)
+                step.phase = "backward"
+                loss.backward()
+                del loss
+            grads = (local(p.grad) for p in model.parameters() if p.grad is not None)
+            step.label("gradients", grads)
         step.phase = "end"
 
     held = step.live_bytes(len(step.events))
@@ -200,6 +232,7 @@ def trace_second_step(case: Case, mesh: DeviceMesh) -> dict[str, Any]:
         "params": params,
         "parameters": parameters,
         "micro_batch": case.micro_batch,
+        "grad_accum": case.grad_accum,
         "ranks": case.ranks,
         "shard": case.shard,
         "param_dtype": "bfloat16" if case.mixed_precision else "float32",

@@ -165,6 +165,11 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         "install deepspeed: accelerate uses it for this layout" if kind == "DEEPSPEED" else None,
         facts.micro_batch_words(plan)
         + (", inside `with accelerator.accumulate(model)`" if plan.grad_accum > 1 else ""),
+        f"accumulate by GradientAccumulationPlugin(num_steps={plan.grad_accum},"
+        " sync_each_batch=True): without it every rank keeps whole gradients between micro-batches"
+        if fsdp and plan.grad_accum > 1
+        else None,
+        facts.gathered_note(plan) if fsdp else None,
         "name the class of your blocks in fsdp_config.fsdp_transformer_layer_cls_to_wrap, unless"
         " the model is of Hugging Face"
         if fsdp

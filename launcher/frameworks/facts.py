@@ -63,6 +63,20 @@ def batch_note(plan: Plan) -> str:
     return take if plan.grad_accum == 1 else f"{take}, and step after {plan.grad_accum} of them"
 
 
+def gathered_note(plan: Plan) -> str | None:
+    """Return a note where ZeRO-2 keeps what it gathered from one micro-batch to the next.
+
+    That is what the plan counts; `fully_shard` frees it behind every backward pass by itself.
+    """
+    layout = plan.layout
+    if layout.zero_stage != 2 or layout.shard == 1 or plan.grad_accum == 1:
+        return None
+    return (
+        "gather once a step: model.set_reshard_after_backward(is_last) before each backward pass,"
+        " where is_last says whether the optimizer steps behind it"
+    )
+
+
 def micro_batch_words(plan: Plan) -> str:
     """Return what the data loader must give each rank at once."""
     samples = "1 sample" if plan.micro_batch == 1 else f"{plan.micro_batch} samples"

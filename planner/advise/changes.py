@@ -277,7 +277,7 @@ def _sharding(today: Setting) -> Iterator[Proposal]:
                 text=f"layout {layout} → {other}",
                 setting=_changed(today, layout=other),
                 risks=_sharding_risks(other, today.nodes),
-                lines=snippets.sharding_lines(other),
+                lines=snippets.sharding_lines(other, today.setup.grad_accum),
             )
 
 

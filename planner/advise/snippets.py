@@ -81,8 +81,13 @@ FUSED_RISK = (
 """torch.optim.AdamW, `fused` (docs of torch 2.13)."""
 
 
-def sharding_lines(layout: Layout) -> tuple[str, ...]:
-    """Return the lines that share the state among data-parallel ranks as a layout says."""
+def sharding_lines(layout: Layout, grad_accum: int) -> tuple[str, ...]:
+    """Return the lines that share the state among data-parallel ranks as a layout says.
+
+    Args:
+        layout: of the ranks.
+        grad_accum: micro-batches a step.
+    """
     if layout.zero_stage == 0:
         return ("model = DistributedDataParallel(model)",)
     if layout.zero_stage == 1:
@@ -95,7 +100,11 @@ def sharding_lines(layout: Layout) -> tuple[str, ...]:
         options = ", reshard_after_forward=False"
     elif layout.replicas > 1:
         options = f', mesh=init_device_mesh("cuda", ({layout.replicas}, {layout.shard}))'
-    return (f"fully_shard(block{options})  # every block, then the model",)
+    shard = f"fully_shard(block{options})  # every block, then the model"
+    if layout.zero_stage == 2 and grad_accum > 1:
+        # It would gather anew in every micro-batch, which the prediction does not count.
+        return (shard, "model.set_reshard_after_backward(is_last)  # before each backward pass")
+    return (shard,)
 
 
 def options_of(plan: Plan) -> str:

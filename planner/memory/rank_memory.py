@@ -103,7 +103,13 @@ def rank_memory(
         gradients = np.where(optimizing, gradients, whole[:, None])
     width = gradient_width(shape, units, state)
     gathered = _sharding_buffers(
-        shape, units, layout, compute_bytes, gathers, None if unsynced else width
+        shape,
+        units,
+        layout,
+        compute_bytes,
+        gathers,
+        None if unsynced else width,
+        stays=state.keeps_gathered and grad_accum > 1,
     )[:, None]
     if state.holds_whole(layout):
         whole, gathered = _of_whole_stage(shape, units, shard, compute_bytes, width)
@@ -224,10 +230,13 @@ def _sharding_buffers(
     compute_bytes: int,
     gathers: bool,
     reduce_bytes: int | None,
+    *,
+    stays: bool,
 ) -> Array:
     """Return [P] bytes of whole parameters and gradients that sharding holds for a while.
 
-    No `reduce_bytes` means that gradients stay whole (`no_sync`).
+    No `reduce_bytes` means that gradients stay whole (`no_sync`); `stays`, that what ZeRO-2
+    gathered in a micro-batch stays for the next.
     """
     if layout.shard == 1 or layout.zero_stage < 2:
         return np.zeros(len(shape.moments))
@@ -247,9 +256,38 @@ def _sharding_buffers(
     found = np.array([bytes_at(moment, sharding, parts) for moment, parts in made.distinct])
     found = found[made.index]
     if layout.zero_stage == 2:
-        for name, count in shape.blocks_held.items():
-            found += count * compute_bytes * named[name].padded(layout.shard)
+        return _with_kept_blocks(found, shape, named, layout.shard, compute_bytes, stays=stays)
     return found
+
+
+def _with_kept_blocks(
+    held: Array,
+    shape: Envelope,
+    units: dict[str | None, Unit],
+    shard: int,
+    compute_bytes: int,
+    *,
+    stays: bool,
+) -> Array:
+    """Return [P] sharding buffers with the blocks that ZeRO-2 keeps whole.
+
+    Args:
+        held: [P] buffers without them.
+        shape: the plateaus.
+        units: by name.
+        shard: ranks that share one copy.
+        compute_bytes: per gathered parameter.
+        stays: whether a micro-batch leaves what it gathered to the next, which has all of it then
+            from its start to its end.
+    """
+    whole = {name: compute_bytes * unit.padded(shard) for name, unit in units.items()}
+    first = held + sum(count * whole[name] for name, count in shape.blocks_held.items())
+    if not stays:
+        return first
+    every = sum(unit.count * whole[name] for name, unit in units.items() if name is not None)
+    forward = np.array([moment.phase == "forward" for moment in shape.moments])
+    later = every + np.where(forward, whole[None], held)
+    return np.maximum(first, np.where(shape.is_optimizing, 0.0, later))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,6 +82,7 @@ def state_on_device(state: StateScale, offload: Collection[Offloaded]) -> StateS
         optimizer_temporary=0,
         master_bytes=0,
         zero_2_gathers=state.zero_2_gathers,
+        keeps_gathered=state.keeps_gathered,
         whole_in_stages=state.whole_in_stages,
     )
 

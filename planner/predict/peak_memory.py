@@ -37,7 +37,7 @@ from ..software.deepspeed_engine import (
 )
 from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_8_bits_bytes
 from ..software.kept_memory import keeps_gradients
-from ..software.stack import runs_torch_pipelines
+from ..software.stack import gathers_once, runs_torch_pipelines
 from ..software.state_bytes import StateScale, state_scale, with_unused
 from ..software.versions import BUCKET_COPIES, FUSED_OPTIMIZER, steps_by_tensor
 from ..step.model_parallel_step import boundary_bytes
@@ -324,6 +324,8 @@ def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
         deepspeed=deepspeed,
         features=setup.features,
     )
+    if gathers_once(setup.stack, setup.software_date, setup.features):
+        scale = replace(scale, keeps_gathered=True)
     if BUCKET_COPIES in setup.features:
         scale = replace(scale, copies_buckets=True)
     if deepspeed and setup.stack.startswith("torch"):

@@ -24,7 +24,13 @@ from ..software.kept_memory import (
     loss_of,
     megatron_blocks,
 )
-from ..software.stack import PADDED_WIDTHS, StackFacts, facts_of, runs_torch_pipelines
+from ..software.stack import (
+    PADDED_WIDTHS,
+    StackFacts,
+    facts_of,
+    gathers_once,
+    runs_torch_pipelines,
+)
 from ..software.state_bytes import keeps_fp32_gradients
 from ..software.versions import (
     BF16_REDUCTION,
@@ -215,8 +221,7 @@ def wire_bytes(
             sharded_by_tensor=SHARDED_BY_TENSOR in features,
         )
     once = runs_torch_pipelines(stack)
-    # What ran elsewhere gathers anew in every micro-batch, as FSDP does unless it is told not to.
-    own = date is None and stack.startswith("torch")
+    own = gathers_once(stack, date, features)
     if NUMERICS_OF_PRECISION[precision] == "pure16":
         return WireBytes(gather=2, reduce=2, refresh=2, once_in_stages=once, keeps_gathered=own)
     if NUMERICS_OF_PRECISION[precision] == "fp32":

@@ -14,7 +14,7 @@ from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date
 from .dispatch import ExpertHost
-from .versions import OptimizerLoop
+from .versions import GATHERED_ONCE, OptimizerLoop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,14 @@ def adds_up_shards(stack: Stack, layout: Layout) -> bool:
     """
     staged = layout.pipeline > 1 and runs_torch_pipelines(stack)
     return layout.zero_stage >= (2 if stack.startswith("torch") else 3) and not staged
+
+
+def gathers_once(stack: Stack, date: Date | None, features: Collection[str] = ()) -> bool:
+    """Return whether ZeRO-2 gathers once a step, as FSDP under gpuplan's runner does.
+
+    What ran elsewhere gathers anew in every micro-batch, as FSDP does unless it is told not to.
+    """
+    return stack.startswith("torch") and (date is None or GATHERED_ONCE in features)
 
 
 def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = ()) -> bool:

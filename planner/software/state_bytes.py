@@ -46,6 +46,9 @@ class StateScale:
     zero_2_gathers: bool = False
     """Whether ZeRO-2 is FSDP whose blocks keep what they gathered in forward (torch)."""
 
+    keeps_gathered: bool = False
+    """Whether those blocks keep it from one micro-batch of a step to the next."""
+
     copies_buckets: bool = False
     """Whether DDP keeps its buckets beside the gradients."""
 

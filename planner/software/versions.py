@@ -80,6 +80,9 @@ v3.1), `fp8_param_gather` of Megatron-Bridge (training/mixed_precision.py; not f
 BUCKET_COPIES, BUCKET_VIEWS = "bucket-copies", "bucket-views"
 """Features: the buckets that DDP reduces lie beside the gradients (its default), or gradients are
 views of them (gradient_as_bucket_view=True, as gpuplan's runner has it)."""
+GATHERED_ONCE = "gathered-once"
+"""Feature: FSDP keeps from one micro-batch to the next what ZeRO-2 gathered
+(set_reshard_after_backward(False), as gpuplan's runner has it)."""
 FUSED_OPTIMIZER = "fused-optimizer"
 """Feature: one kernel steps many parameters (torch's fused=True, apex)."""
 FOREACH_OPTIMIZER = "foreach-optimizer"

@@ -235,7 +235,9 @@ def micro_batch_sync(
     """Reduce gradients in this micro-batch only if the layout needs it now.
 
     DDP and ZeRO-1 reduce once a step. FSDP and ZeRO-2 scatter the gradients of every micro-batch,
-    since nothing holds whole ones; HSDP adds its replicas up only in the last.
+    since nothing holds whole ones; HSDP adds its replicas up only in the last. Every backward pass
+    ends as the last one does: FSDP would keep the root's whole gradients, as they were sent, until
+    the next micro-batch's backward pass has gone through a block (`set_is_last_backward`).
     """
     quiet: AbstractContextManager[Any] = nullcontext()
     if isinstance(module, SteadyDDP) and not is_last:
@@ -244,7 +246,6 @@ def micro_batch_sync(
         whole_gradients = execution.layout.zero_stage < 2
         module.set_requires_gradient_sync(is_last or not whole_gradients)
         module.set_requires_all_reduce(is_last)
-        module.set_is_last_backward(is_last)
         if execution.layout.zero_stage < 3:
             module.set_reshard_after_backward(is_last)
     with quiet:

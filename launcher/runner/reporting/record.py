@@ -93,6 +93,7 @@ def run_record(
             "freed-logits",
             "bucket-views",
             *(["reduce-bf16"] if execution.reduce_dtype == "bf16" else []),
+            *(["gathered-once"] if execution.layout.zero_stage == 2 else []),
         ],
         **_measured(outcome, peaks),
         "assumed": [],

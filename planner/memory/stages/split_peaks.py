@@ -198,14 +198,14 @@ def _buffers(
     gathers: bool,
     wanted: Array,
 ) -> Array:
-    """Return [Z, N] bytes of whole parameters and gradients that sharding holds for a while.
+    """Return [A or 1, Z or 1, N] bytes of whole parameters and gradients held for a while.
 
     Where they are not wanted, [N], they may be 0.
     """
     owner, (_, block, root, full) = stages.owner, stages.gradients
     if not gathers:
         bucket = np.minimum(DDP_BUCKET_BYTES, full)[owner]
-        return np.where(stages.backward, 2 * bucket, 0.0)[None]
+        return np.where(stages.backward, 2 * bucket, 0.0)[None, None]
     sizes = tuple(one.shard for one in shards)
     per_gradient, width = stages.per_gradient, stages.reduced_width(state)
     found = np.zeros((len(sizes), len(owner)))
@@ -232,9 +232,42 @@ def _buffers(
             reduce_bytes=width[ks],
         )
     if zero_stage == 2:
-        for name, count in stages.held_blocks().items():
-            found += count * compute_bytes * by_name[name].whole[:, owner]
-    return found
+        return _with_kept_blocks(found, stages, by_name, compute_bytes, state)
+    return found[None]
+
+
+def _with_kept_blocks(
+    held: Array,
+    stages: Stages,
+    by_name: dict[str | None, _Sizes],
+    compute_bytes: int,
+    state: StateScale,
+) -> Array:
+    """Return [A or 1, Z, N] buffers with the blocks that ZeRO-2 keeps whole (`rank_memory`).
+
+    Args:
+        held: [Z, N] buffers without them.
+        stages: whose plateaus they are.
+        by_name: sizes of the units.
+        compute_bytes: per gathered parameter.
+        state: whether blocks stay whole between micro-batches.
+    """
+    owner = stages.owner
+    whole = {name: compute_bytes * sizes.whole for name, sizes in by_name.items()}
+    first = held + sum(
+        count * whole[name][:, owner] for name, count in stages.held_blocks().items()
+    )
+    if not (state.keeps_gathered and stages.accumulates.any()):
+        return first[None]
+    counts = {
+        name: np.array([named[name].count for named in stages.named])
+        for name in whole
+        if name is not None
+    }
+    every = sum(count * whole[name] for name, count in counts.items())
+    later = np.where(stages.forward, whole[None][:, owner], held) + every[:, owner]
+    later = np.maximum(first, np.where(stages.optimizing, 0.0, later))
+    return np.where(stages.accumulates[:, None, owner], later[None], first[None])
 
 
 def _whole_stages(

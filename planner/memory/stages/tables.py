@@ -122,6 +122,11 @@ class Stages:
         return self._at(lambda moment: moment.has_reduced)
 
     @cached_property
+    def forward(self) -> Array:
+        """[N] whether a forward pass runs."""
+        return self._at(lambda moment: moment.phase == "forward")
+
+    @cached_property
     def backward(self) -> Array:
         """[N] whether a backward pass runs."""
         return self._at(lambda moment: moment.phase == "backward")

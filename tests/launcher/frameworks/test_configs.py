@@ -250,3 +250,17 @@ def test_what_gradients_are_reduced_in_is_told() -> None:
     halved = launched("torchrun", "fsdp8", precision="bf16-amp", reduce_dtype="bf16").notes
     assert any(told in note for note in halved)
     assert not any(told in note for note in launched("torchrun", "fsdp8").notes)
+
+
+@pytest.mark.parametrize("framework", ["torchrun", "accelerate"])
+def test_several_micro_batches_gather_once_and_keep_shards_alone(framework: str) -> None:
+    def notes(layout: str, **changes: Any) -> str:
+        return "\n".join(launched(framework, layout, **changes).notes)
+
+    stays = "set_reshard_after_backward(is_last)"
+    assert stays in notes("dp8.zero2", grad_accum=4)
+    assert stays not in notes("dp8.zero2", grad_accum=1)
+    assert stays not in notes("fsdp8", grad_accum=4)
+    if framework == "accelerate":
+        assert "num_steps=4, sync_each_batch=True" in notes("fsdp8", grad_accum=4)
+        assert "sync_each_batch" not in notes("fsdp8", grad_accum=1) + notes("dp8", grad_accum=4)

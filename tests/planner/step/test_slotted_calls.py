@@ -9,7 +9,7 @@ import pytest
 from gpuplan.planner.parallelism.fsdp import Unit
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.predict.setup import wire_bytes
-from gpuplan.planner.software.versions import SHARDED_BY_TENSOR
+from gpuplan.planner.software.versions import GATHERED_ONCE, SHARDED_BY_TENSOR
 from gpuplan.planner.step.slotted_calls import SlottedCall, slotted_calls
 
 BLOCK = Unit(
@@ -57,6 +57,8 @@ def test_zero_2_of_torch_gathers_once_a_step_and_scatters_in_every_micro_batch()
     found = slotted_calls((BLOCK, ROOT), Layout(data=8, shard=8, zero_stage=2), elsewhere)
     gathers = {one.slot for one in found if one.kind == "all_gather"}
     assert gathers == {"forward_s", "forward_bare_s"}
+    ours = wire_bytes("bf16-amp", "torch-eager", (2026, 6), frozenset({GATHERED_ONCE}))
+    assert ours == wire
     sent = slotted_calls((BLOCK, ROOT), Layout(data=8, shard=8, zero_stage=3), wire)
     gathers = {one.slot for one in sent if one.kind == "all_gather"}
     assert gathers == {"forward_s", "forward_bare_s", "backward_s"}

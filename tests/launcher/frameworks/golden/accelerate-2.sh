@@ -55,4 +55,5 @@ export GPUPLAN_PLAN_SYNC_EVERY=1
 export ACCELERATE_GRADIENT_ACCUMULATION_STEPS=2
 exec accelerate launch --config_file "$config"/accelerate.yaml --machine_rank "$node_rank" --main_process_ip "$main_address" --main_process_port "$port" train.py --lr 3e-4
 # note: take micro-batches of 4 samples on each data-parallel rank, inside `with accelerator.accumulate(model)`
+# note: accumulate by GradientAccumulationPlugin(num_steps=2, sync_each_batch=True): without it every rank keeps whole gradients between micro-batches
 # note: name the class of your blocks in fsdp_config.fsdp_transformer_layer_cls_to_wrap, unless the model is of Hugging Face

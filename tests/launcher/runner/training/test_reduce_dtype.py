@@ -39,8 +39,12 @@ def test_the_policy_is_the_plan_s(fields: dict[str, str], reduced: torch.dtype) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [None, "bf16"])
-def test_a_run_reduces_so_and_records_it(tmp_path: Path, asked: str | None) -> None:
-    plan = plan_of(SHARDED, precision="bf16-amp", reduce_dtype=asked)
+def test_a_run_reduces_so_and_records_it_and_what_it_gathers(
+    tmp_path: Path, asked: str | None
+) -> None:
+    layout = SHARDED | {"zero_stage": 3 if asked else 2}
+    plan = plan_of(layout, precision="bf16-amp", reduce_dtype=asked)
     train(tmp_path, DECODER, 2, plan=plan, params=SIZE, steps=2)
     (record,) = read_records(tmp_path / "record.json")
     assert ("reduce-bf16" in record.features) == bool(asked)
+    assert ("gathered-once" in record.features) == (asked is None)
