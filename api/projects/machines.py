@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.names import resolve_provider
 from ...planner.budget.fixed_rows import IdlePrice
-from ...planner.budget.planned import RunCostOf, before_discount, run_cost_of_machine
+from ...planner.budget.planned import OWNED, RunCostOf, before_discount, run_cost_of_machine
 from ...planner.budget.project.experiment import Experiment
 from ...planner.budget.project.lines import Idle
 
@@ -41,6 +41,7 @@ def machine_cost(spec: Experiment, catalogue: Catalogue) -> RunCostOf:
             offer, "spot" if spot else "on-demand"
         ),
         tax_percent=catalogue.pricebook.tax_percent,
+        is_owned=offer.price_basis == OWNED,
     )
 
 
@@ -55,6 +56,7 @@ def idle_price(idle: Idle, catalogue: Catalogue) -> IdlePrice:
         list_usd_per_hour=None if usd is None else before_discount(Decimal(usd), percent),
         accelerator=offer.accelerator,
         region=offer.region,
+        is_owned=offer.price_basis == OWNED,
     )
 
 

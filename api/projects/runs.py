@@ -17,7 +17,8 @@ from ...planner.budget.report.rows import FrontPoint, OptionName
 from ...planner.plan.answer.asked_words import amount_items
 from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.plan import Plan
-from ...planner.plan.question import Question
+from ...planner.plan.question import Money, Question
+from ...planner.search.answer.near_miss import obstacles
 from ...planner.search.progress import Progress
 from ..answers import estimate
 from ..kept import keep, kept_plan
@@ -115,7 +116,7 @@ class Answers:
         question = question_of(spec, amount)
         read = self._read(spec.model, params, question)
         answer = self._estimate(read, question)
-        options = _options(answer, title)
+        options = _options(answer, title, spec, question.money)
         asked = answer.question
         return PlannedRuns(
             name=title,
@@ -159,7 +160,7 @@ class Answers:
             return answer
         keep(answer, inputs=read, question=question, folder=self.folder.absolute())
         if answer.plans:
-            shown = [*_options(answer, "").values(), *_front(answer)]
+            shown = [*_by_option(answer, answer.best or answer.plans[0]).values(), *_front(answer)]
             self._known.put(read, question, answer, {plan.id for plan in shown})
         return answer
 
@@ -199,19 +200,32 @@ def _kept(spec: Experiment, name: str) -> SourcedPlan:
     return kept
 
 
-def _options(answer: Estimate, name: str) -> dict[OptionName, Plan]:
+def _options(answer: Estimate, name: str, spec: Experiment, money: Money) -> dict[OptionName, Plan]:
     """Return the cheapest, the recommended and the fastest plan of an answer.
 
+    Where none is recommended the first is taken if the project names its accelerator or instance.
+
     Raises:
-        NoFeasiblePlanError: There is none.
+        NoFeasiblePlanError: There is none, or none that a person would take unasked.
     """
     if not answer.plans:
         raise NoFeasiblePlanError(
             f"{name}: no plan is feasible. {answer.nearest_miss or ''}".strip(),
             fix="see why with `gpuplan estimate` and the same options.",
         )
+    if answer.best is not None or spec.accelerator or spec.instance:
+        return _by_option(answer, answer.best or answer.plans[0])
+    first = answer.plans[0]
+    why = ", ".join(one.text for one in obstacles(first, money)) or "is not recommended"
+    raise NoFeasiblePlanError(
+        f"{name}: within its limits there is only {first.place}, and it {why}."
+        f" {answer.nearest_miss or ''}".strip(),
+        fix=f"raise its budget or its deadline, or name `accelerator: {first.offer.accelerator}`.",
+    )
+
+
+def _by_option(answer: Estimate, usual: Plan) -> dict[OptionName, Plan]:
     by_id = {plan.id: plan for plan in answer.plans}
-    usual = answer.best or answer.plans[0]
     return {
         "cheap": by_id.get(answer.headlines.cheapest or "", usual),
         "normal": usual,

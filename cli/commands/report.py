@@ -67,7 +67,8 @@ def command(
       gpuplan report 3f2a10c4 77b09e12 --format markdown
       gpuplan report --template grant -o request.html
 
-    The exit code is 4 where a limit of the project with `on_exceed: fail` is exceeded.
+    The exit code is 4 where a limit of the project with `on_exceed: fail` is exceeded, by the plan
+    or by what launches have cost, or where nobody states the price of what counts against it.
     """  # noqa: D301
     form = _form_of(template, form, out_file)
     if form == "xlsx" and out_file is None:
@@ -78,13 +79,12 @@ def command(
     write_output(_rendered(report, template, form, out_file), out_file)
     if out_file is not None and not quiet:
         click.echo(report.summary[0], err=True)
-    if not report.is_over:
+    if not report.must_not_pass:
         return 0
     if not quiet:
         for one in report.limits:
-            if one.is_over and one.on_exceed == "fail":
-                over = f"${one.usd:,.2f}, at most ${one.limit_usd:,.2f}"
-                click.echo(f"Over the limit: {one.name} is {over}.", err=True)
+            if one.must_not_pass:
+                click.echo(one.over_text, err=True)
     return LimitError.exit_code
 
 

@@ -19,6 +19,7 @@ from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.plan import Plan
 from ..render.plans.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_items
 from ..render.report.figures import about_usd, usd
+from ..render.report.words import standing
 from ..render.text.notes import joined_notes
 from ..render.text.wording import chance_text
 from .drawing import Bar, bars, part_bars
@@ -70,7 +71,7 @@ def _report_row(key: str, report: BudgetReport) -> tuple[Cell, ...]:
         Amount(usd(total.usd), total.usd),
         Amount(f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}", total.p90_usd),
         Amount(usd(report.budget_usd), report.budget_usd),
-        "over a limit" if report.is_over else "within the limits",
+        standing(report),
     )
 
 

@@ -11,6 +11,7 @@ from ...catalog.units import GB
 from ..cost.run_cost import UNIT
 from ..cost.tax import TAX, tax_rate
 from .money import quantum, rounded_usd
+from .planned import OWNED
 from .project.lines import Egress, Storage
 from .project.months import Month
 from .project.project import Project
@@ -27,6 +28,8 @@ class IdlePrice:
     region: str | None
     list_usd_per_hour: Decimal | None = None
     """Before the discount of the pricebook; None without one."""
+    is_owned: bool = False
+    """Whether the machine is the user's own, bought: no trend and no tax moves its price."""
 
 
 def fixed_rows(
@@ -44,9 +47,13 @@ def fixed_rows(
     rented = (*_storage_rows(project), *_egress_rows(project), *_idle_rows(project, idle))
     for row in rented:
         yield row
-        if tax_percent:
+        if tax_percent and not _is_owned(row):
             yield _tax_row(row, tax_rate(tax_percent))
     yield from _extra_rows(project)
+
+
+def _is_owned(row: Entry) -> bool:
+    return row.sku is not None and row.sku.endswith(f" {OWNED}")
 
 
 def _tax_row(row: Entry, rate_usd: Decimal) -> Entry:
@@ -147,7 +154,8 @@ def _idle_rows(project: Project, prices: Sequence[IdlePrice]) -> Iterator[Entry]
         for i in range(project.months if price.usd_per_hour is not None else 0):
             assert price.usd_per_hour is not None
             month = project.start.plus(i)
-            trend, listed = trend_of(project, month), price.list_usd_per_hour
+            trend = Decimal(1) if price.is_owned else trend_of(project, month)
+            listed = price.list_usd_per_hour
             yield _project_row(
                 month,
                 "idle",
@@ -157,7 +165,7 @@ def _idle_rows(project: Project, prices: Sequence[IdlePrice]) -> Iterator[Entry]
                 price.usd_per_hour * trend,
                 provider=one.provider,
                 region=price.region,
-                sku=f"{one.instance} on-demand",
+                sku=f"{one.instance} {OWNED if price.is_owned else 'on-demand'}",
                 accelerator=price.accelerator,
                 owner=one.owner or project.owner,
                 list_unit_usd=None if listed is None else listed * trend,

@@ -18,6 +18,8 @@ from ..plan.plan import CostLine, Plan
 from .project.experiment import Experiment
 from .report.rows import EntryKind, FrontPoint, OptionName
 
+OWNED = "owned"
+"""How machines that the user has bought are paid for; it stands behind their names."""
 TRAINING = "training"
 KINDS: Mapping[str, EntryKind] = {
     "provisioning": "start-up",
@@ -279,8 +281,11 @@ def run_cost_of_machine(
     spot: bool,
     discount_percent: Decimal | None = None,
     tax_percent: Decimal | None = None,
+    is_owned: bool = False,
 ) -> RunCostOf:
     """Return what hours of a machine cost; they are as many as is said, not an estimate.
+
+    No trend of prices and no tax moves what is bought already.
 
     Args:
         offer: the machine.
@@ -289,8 +294,10 @@ def run_cost_of_machine(
         spot: whether at its spot price.
         discount_percent: what the user's pricebook has taken off that price; None: nothing.
         tax_percent: on what they cost; None: none is counted.
+        is_owned: whether the machine is the user's own, bought.
     """
-    purchase = "spot" if spot else "on-demand"
+    purchase = OWNED if is_owned else "spot" if spot else "on-demand"
+    tax_percent = None if is_owned else tax_percent
     price = offer.market_spot_usd_per_hour if spot else offer.on_demand_usd_per_hour
     count = round(offer.accelerators * nodes)
     net = None if price is None else (Decimal(price) * Decimal(hours * nodes)).quantize(CENT)
@@ -323,6 +330,7 @@ def run_cost_of_machine(
         price_date=None if price is None else offer.price_date,
         price_date_precision=offer.price_date_precision,
         is_spot=spot,
+        is_price_agreed=is_owned,
     )
 
 

@@ -1,4 +1,4 @@
-"""Sums of the ledger's rows by month, experiment, owner, provider and kind, against limits."""
+"""Sums of the ledger's rows by month, experiment, owner, provider and kind."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from .ledger import total_usd
 from .money import NOTHING
-from .planned import PlannedRuns
 from .project.months import Month
 from .project.project import Project
-from .report.rows import Entry, LimitCheck, Sum
+from .report.rows import Entry, Sum
 
 NO_EXPERIMENT = "the project"
 NO_OWNER = "no owner"
@@ -59,44 +57,6 @@ def sums_by_month(
     nothing = {str(month): Sum(name=str(month), usd=NOTHING, share=0.0) for month in months}
     found = {**nothing, **by_month}
     return tuple(found[str(month)].model_copy(update={"limit_usd": limit_usd}) for month in months)
-
-
-def limit_checks(
-    project: Project,
-    entries: Sequence[Entry],
-    by_month: Sequence[Sum],
-    planned: Sequence[PlannedRuns],
-    contingency_usd: Decimal,
-) -> tuple[LimitCheck, ...]:
-    """Return every limit of the project with what is planned against it."""
-    limits = project.limits
-    found: list[LimitCheck] = []
-
-    def check(name: str, usd: Decimal, limit_usd: Decimal) -> None:
-        found.append(
-            LimitCheck(
-                name=name,
-                usd=usd,
-                limit_usd=limit_usd,
-                is_over=usd > limit_usd,
-                on_exceed=limits.on_exceed,
-            )
-        )
-
-    if limits.total is not None:
-        check("total", total_usd(entries) + contingency_usd, limits.total)
-    if limits.month is not None:
-        dearest = max(by_month, key=lambda one: one.usd)
-        check(f"month {dearest.name}", dearest.usd, limits.month)
-    for owner, limit_usd in limits.owners.items():
-        spent = total_usd(row for row in entries if row.owner and is_same_owner(row.owner, owner))
-        check(f"owner {owner}", spent, limit_usd)
-    if limits.run is not None:
-        for one in planned:
-            usd = one.chosen().whole_usd
-            if usd is not None:
-                check(f"run of {one.name}", usd, limits.run)
-    return tuple(found)
 
 
 def owner_limits(project: Project, entries: Iterable[Entry]) -> dict[str, Decimal]:

@@ -43,13 +43,19 @@ def _money(report: BudgetReport, width: int) -> Iterator[Text]:
     span = f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}"
     added = report.contingency_usd
     contingency = f"with {share(report.contingency_share)} contingency" if added else NO_CONTINGENCY
+    least = "at least " if report.unpriced else ""
     figures = [
-        ("budget", usd(report.budget_usd), contingency),
-        ("planned", usd(total.usd), f"80 % range {span}"),
+        ("budget", least + usd(report.budget_usd), contingency),
+        ("planned", least + usd(total.usd), f"80 % range {span}"),
         ("runs", f"{count(report.accelerator_hours)} h", "of accelerators"),
     ]
     for label, value, note in figures:
         yield Text(_cut(f"{label:<9}{value:>16}  {note}", width))
+    for sentence in report.beyond:
+        for line in wrapped(clean(sentence), width):
+            yield Text(line, style="red")
+    if report.so_far is not None:
+        yield Text(_cut(clean(report.so_far), width))
     if report.capacity is not None and report.capacity.have:
         yield Text(_cut(clean(report.capacity.headline), width))
     if report.moved is not None:
@@ -106,9 +112,10 @@ def _limits(report: BudgetReport, width: int) -> Iterator[Text]:
     if not over:
         verdict = words.verdict(report)
         if verdict:
-            yield Text(_cut(verdict, width), style="green")
+            style = "red" if words.is_over(report) else "green"
+            yield Text(_cut(verdict, width), style=style)
         return
-    over.sort(key=lambda one: one.limit_usd - one.usd)
+    over.sort(key=lambda one: one.limit_usd - one.highest_usd)
     for one in over[:MOST_MONTHS]:
         yield Text(_cut(_exceeded(one), width), style="red")
     if len(over) > MOST_MONTHS:
@@ -116,10 +123,10 @@ def _limits(report: BudgetReport, width: int) -> Iterator[Text]:
 
 
 def _exceeded(one: LimitCheck) -> str:
-    return (
-        f"over the limit: {_cut(clean(one.name), LONGEST_NAME)} {usd(one.usd)}, at most "
-        f"{usd(one.limit_usd)}"
-    )
+    name = _cut(clean(one.name), LONGEST_NAME)
+    spent = one.spent_usd is not None and one.spent_usd > one.limit_usd
+    has_cost = " has cost" if spent else ""
+    return f"over the limit: {name}{has_cost} {usd(one.highest_usd)}, at most {usd(one.limit_usd)}"
 
 
 def _last(report: BudgetReport, width: int) -> Iterator[Text]:

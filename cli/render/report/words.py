@@ -69,7 +69,7 @@ def subtitle(report: BudgetReport) -> str:
 def first_page(report: BudgetReport) -> list[str]:
     """Return the summary without the sentences about options and limits, shown below it anyway."""
     below = {one.text for one in report.options}
-    below |= {one.over_text for one in report.limits if one.is_over}
+    below |= {one.over_text for one in report.limits if one.is_over or one.is_unknown}
     return [line for line in report.summary if line not in below]
 
 
@@ -82,9 +82,12 @@ def key_figures(report: BudgetReport) -> list[KeyFigure]:
         else "the planned cost; no contingency is added"
     )
     note = added + own(report, report.budget_usd)
+    least, lines = "", "the sum of every line of this report"
+    if report.unpriced:
+        least, lines = "at least ", clean(report.unpriced_text)
     figures = [
-        KeyFigure("Budget to ask for", usd(report.budget_usd), note),
-        KeyFigure("Planned cost", usd(total.usd), "the sum of every line of this report"),
+        KeyFigure("Budget to ask for", least + usd(report.budget_usd), note),
+        KeyFigure("Planned cost", least + usd(total.usd), lines),
         KeyFigure(
             "80 % range of the cost",
             f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}",
@@ -101,6 +104,8 @@ def key_figures(report: BudgetReport) -> list[KeyFigure]:
             "no source of money pays this"
             if report.unfunded_usd
             else "all of the planned cost is paid for"
+            if not report.unpriced
+            else "all of the planned cost that is known is paid for"
         )
         figures.insert(3, KeyFigure("Not funded", usd(report.unfunded_usd), text))
     return figures
@@ -139,18 +144,30 @@ def verdict(report: BudgetReport) -> str | None:
         return None
     over = [one for one in report.limits if one.is_over]
     count = len(report.limits)
+    unknown = [one for one in report.limits if one.is_unknown]
+    if unknown and not over:
+        which = "the limit is" if count == 1 else f"{len(unknown)} of {count} limits are"
+        why = clean(report.unpriced_text)
+        return f"Not known whether {which} kept: {why}."
     if not over:
         few = {1: "The limit is kept.", 2: "Both limits are kept."}
         return few.get(count, f"All {count} limits are kept.")
-    worst = sorted(over, key=lambda one: one.limit_usd - one.usd)
-    named = [f"{clean(one.name)} by {usd(one.usd - one.limit_usd)}" for one in worst[:3]]
+    worst = sorted(over, key=lambda one: one.limit_usd - one.highest_usd)
+    named = [f"{clean(one.name)} by {usd(one.highest_usd - one.limit_usd)}" for one in worst[:3]]
     rest = [f"{len(over) - 3} more"] if len(over) > 3 else []
     return f"{len(over)} of {count} limits are exceeded: {'; '.join([*named, *rest])}."
 
 
 def is_over(report: BudgetReport) -> bool:
-    """Return whether any limit is exceeded, also one of which that is only said."""
-    return any(one.is_over for one in report.limits)
+    """Return whether any limit is exceeded, or may be; also one of which that is only said."""
+    return any(one.is_over or one.is_unknown for one in report.limits)
+
+
+def standing(report: BudgetReport) -> str:
+    """Return in two or three words how a report with limits stands against them."""
+    if any(one.is_over for one in report.limits):
+        return "over a limit"
+    return "limits not known" if is_over(report) else "within the limits"
 
 
 def movers(report: BudgetReport) -> list[str]:

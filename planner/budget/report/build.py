@@ -14,7 +14,8 @@ from ...plan.ids import content_hash
 from ...plan.payment import OwnCurrency
 from ..funding import funding_rows
 from ..ledger import Books, ledger, total_usd
-from ..money import cents
+from ..limits import limit_checks, refuse_misspelt_owners, unknown_owners
+from ..money import NOTHING, cents
 from ..project.months import Month
 from ..project.project import Project
 from ..ranges import DRAWS, SEED, Ranges, money_range, simulate
@@ -24,12 +25,12 @@ from ..sums import (
     NO_EXPERIMENT,
     NO_OWNER,
     NO_PROVIDER,
-    limit_checks,
     months_of,
     owner_limits,
     sums_by,
     sums_by_month,
 )
+from ..unpriced import unpriced, unpriced_text
 from ..usage import accelerator_hours, accelerator_use
 from .assumptions import assumptions, not_included, risks
 from .capacity_rows import CapacityOverTime
@@ -37,6 +38,7 @@ from .experiment_rows import experiment_rows
 from .report import BudgetReport
 from .rows import Entry, MoneyRange, OptionName, OptionRow, ProjectFacts
 from .summary import option_text, summary
+from .terms_to_sign import terms_to_sign
 from .way_rows import WaysOf, no_ways, way_rows
 
 OPTIONS: tuple[OptionName, ...] = ("cheap", "normal", "fast")
@@ -65,10 +67,12 @@ def build_report(
         ways_of: other ways of paying for the machines of a plan.
 
     Raises:
-        UsageError: its runs would go on for decades.
+        UsageError: its runs would go on for decades, or a limit is of an owner whose name nothing
+            bears, while another is nearly the same.
     """
     project = books.project
     refuse_too_late(books.spans())
+    refuse_misspelt_owners(project)
     entries = ledger(books)
     months = months_of(project, entries)
     ranges = simulate(books, entries, months, seed=seed)
@@ -78,7 +82,21 @@ def build_report(
     rows = experiment_rows(books, entries, ranges)
     options = _options(books, total, seed)
     funding, unfunded_usd = funding_rows(project, entries)
-    limits = limit_checks(project, entries, by_month, books.planned, contingency_usd)
+    without_price, terms = unpriced(books), terms_to_sign(books, entries)
+    limits = limit_checks(
+        project,
+        entries,
+        by_month,
+        books.planned,
+        contingency_usd,
+        unpriced=without_price,
+        to_sign_usd=sum((one.unused_usd for one in terms), NOTHING),
+    )
+    beyond = (
+        *unpriced_text(without_price),
+        *(one.text for one in terms),
+        *unknown_owners(project),
+    )
     moved = sensitivities(books, entries)
     prices = _price_dates(books)
     oldest = None if prices is None else prices.oldest
@@ -100,6 +118,8 @@ def build_report(
             unfunded_usd=unfunded_usd,
             limits=limits,
             sensitivities=moved,
+            beyond=beyond,
+            is_least=bool(without_price),
         ),
         total=total,
         contingency_share=project.contingency,
@@ -122,6 +142,8 @@ def build_report(
         assumptions=assumptions(books, prices=_prices_text(made, prices)),
         risks=risks(books, rows, oldest_price_months=_months_old(oldest, made.today)),
         not_included=not_included(books),
+        unpriced=tuple(one.name for one in without_price),
+        beyond=beyond,
         currency=_currency(books),
         ways=way_rows(books, rows, ways_of),
         seed=seed,

@@ -16,6 +16,8 @@ def paid(
     rows: Sequence[FundingRow],
     unfunded_usd: Decimal | None,
     contingency_usd: Decimal,
+    *,
+    is_whole: bool = True,
 ) -> Iterator[str]:
     """Yield what the sources of money pay and what they do not; nothing where there are none.
 
@@ -24,10 +26,12 @@ def paid(
         rows: what each of its sources pays, in its order.
         unfunded_usd: planned cost that none pays; None where it names none.
         contingency_usd: for what nobody planned, beside the planned cost.
+        is_whole: whether everything that is planned has a price.
     """
     if unfunded_usd is None:
         return
-    yield _covered(unfunded_usd, contingency_usd, _reserve_usd(project, rows))
+    reserve_usd = _reserve_usd(project, rows)
+    yield _covered(unfunded_usd, contingency_usd, reserve_usd, is_whole=is_whole)
     indirect_usd = sum((one.indirect_usd for one in rows), NOTHING)
     if indirect_usd:
         yield (
@@ -39,16 +43,19 @@ def paid(
             yield _unused(source, row, project, is_needed=bool(unfunded_usd))
 
 
-def _covered(unfunded_usd: Decimal, contingency_usd: Decimal, reserve_usd: Decimal) -> str:
+def _covered(
+    unfunded_usd: Decimal, contingency_usd: Decimal, reserve_usd: Decimal, *, is_whole: bool
+) -> str:
     short_usd = max(NOTHING, contingency_usd - reserve_usd)
+    planned = "The planned cost" if is_whole else "The planned cost that is known"
     if unfunded_usd:
         nor = f", nor {dollars(short_usd)} of the contingency" if short_usd else ""
         return f"{dollars(unfunded_usd)} of it is paid by no source of money{nor}."
     if not contingency_usd:
-        return "All of it is funded."
+        return "All of it is funded." if is_whole else "All of it that has a price is funded."
     if short_usd:
-        return f"The planned cost is funded, but {dollars(short_usd)} of the contingency is not."
-    return "The planned cost is funded, and so is the contingency."
+        return f"{planned} is funded, but {dollars(short_usd)} of the contingency is not."
+    return f"{planned} is funded, and so is the contingency."
 
 
 def _reserve_usd(project: Project, rows: Sequence[FundingRow]) -> Decimal:

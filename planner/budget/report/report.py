@@ -28,6 +28,7 @@ from .rows import (
     Sensitivity,
     Sum,
     WayRow,
+    no_price_of,
 )
 
 REPORT_SCHEMA_VERSION = "1.0"
@@ -102,6 +103,14 @@ class BudgetReport(FrozenModel):
     """What may go wrong, in words."""
     not_included: tuple[str, ...]
     """What the sums do not hold."""
+    unpriced: tuple[str, ...] = ()
+    """Experiments and idle machines whose price no source states: they are in no sum, so that every
+    sum is the least that it may be."""
+    beyond: tuple[str, ...] = ()
+    """What must be paid or looked at beyond the sums, in sentences: prices that nobody states,
+    terms that must be signed, limits of nobody."""
+    so_far: str | None = None
+    """What launches have cost, in a sentence; None without launches."""
     currency: OwnCurrency | None
     """The currency that amounts are also shown in."""
     spent: tuple[SpentRow, ...] = ()
@@ -133,3 +142,13 @@ class BudgetReport(FrozenModel):
     def is_over(self) -> bool:
         """Whether a limit is exceeded that the project says must not be."""
         return any(one.is_over and one.on_exceed == "fail" for one in self.limits)
+
+    @property
+    def unpriced_text(self) -> str:
+        """What of the project has no price, in words."""
+        return no_price_of(self.unpriced)
+
+    @property
+    def must_not_pass(self) -> bool:
+        """Whether such a limit is exceeded, or nobody knows because something has no price."""
+        return any(one.must_not_pass for one in self.limits)

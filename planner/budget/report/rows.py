@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Literal
 
@@ -30,6 +31,19 @@ EntryKind = Literal[
 ]
 """What a line of the ledger pays for."""
 OptionName = Literal["cheap", "normal", "fast"]
+MOST_NAMES = 3
+"""Without a price that a sentence names before it counts the others."""
+
+
+def no_price_of(names: Sequence[str]) -> str:
+    """Return "the price of a, b and 2 more is not known".
+
+    >>> no_price_of(["big"])
+    'the price of big is not known'
+    """
+    said = ", ".join(names[:MOST_NAMES])
+    left = len(names) - MOST_NAMES
+    return f"the price of {said}{f' and {left} more' if left > 0 else ''} is not known"
 
 
 class Entry(FrozenModel):
@@ -212,11 +226,19 @@ class Sum(FrozenModel):
     """Of the total, from 0 to 1."""
     limit_usd: Usd | None = None
     """The most it may be; None without a limit."""
+    spent_usd: Usd | None = None
+    """US dollars that launches have cost so far, of months and owners; None where there are
+    none."""
+
+    @property
+    def highest_usd(self) -> Usd:
+        """US dollars that are planned, or spent where that is more."""
+        return max(self.usd, self.spent_usd or self.usd)
 
     @property
     def is_over(self) -> bool:
-        """Whether it is above its limit."""
-        return self.limit_usd is not None and self.usd > self.limit_usd
+        """Whether it is above its limit, by what is planned or by what launches have cost."""
+        return self.limit_usd is not None and self.highest_usd > self.limit_usd
 
 
 class LimitCheck(FrozenModel):
@@ -229,16 +251,45 @@ class LimitCheck(FrozenModel):
     limit_usd: Usd
     """The most it may be."""
     is_over: bool
-    """Whether it is above."""
+    """Whether it is above, by what is planned or by what launches have cost."""
     on_exceed: OnExceed
     """Whether that is only said, or ends with exit code 4."""
+    spent_usd: Usd | None = None
+    """US dollars that launches have cost so far; None where none counts against it."""
+    unpriced: tuple[str, ...] = ()
+    """What counts against it and has no price: whether it is kept is then not known."""
+
+    @property
+    def highest_usd(self) -> Usd:
+        """US dollars that are planned, or spent where that is more."""
+        return max(self.usd, self.spent_usd or self.usd)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it may be exceeded by what has no price."""
+        return bool(self.unpriced) and not self.is_over
+
+    @property
+    def unpriced_text(self) -> str:
+        """What of it has no price, in words."""
+        return no_price_of(self.unpriced)
+
+    @property
+    def must_not_pass(self) -> bool:
+        """Whether the project says that it must be kept, and it is not known to be."""
+        return self.on_exceed == "fail" and (self.is_over or self.is_unknown)
 
     @property
     def over_text(self) -> str:
-        """The sentence about a limit that is exceeded."""
+        """The sentence about a limit that is exceeded, or may be."""
+        most = f"at most {dollars(self.limit_usd)} is allowed"
+        if self.spent_usd is not None and self.spent_usd > self.limit_usd:
+            return f"Over the limit: {self.name} has cost {dollars(self.spent_usd)}, and {most}."
+        if self.is_over:
+            return f"Over the limit: {self.name} is {dollars(self.usd)}, and {most}."
         return (
-            f"Over the limit: {self.name} is {dollars(self.usd)}, and at most"
-            f" {dollars(self.limit_usd)} is allowed."
+            f"Not known whether a limit is kept: {self.name} is at least {dollars(self.usd)},"
+            f" {most}, and {self.unpriced_text}."
         )
 
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ...cost.run_cost import UNIT
+from ..limits import SpentOf
 from ..money import NOTHING, cents
 from ..project.months import Month
 from .actual_rows import SpentRow, VarianceRow
 from .matching import Launched, matched
 from .report import BudgetReport
 from .rows import Entry, ExperimentRow
+from .spent_so_far import with_spent_on_first_page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +45,14 @@ class Spend:
     """What an hour of one node cost in the last attempt; None where that is not known."""
     billed_usd: Decimal | None
     """What the provider billed; None where no bill was imported."""
+    owner: str | None = None
+    """Who answers for it; None: its experiment's owner."""
 
 
 def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
     """Return a report with the launches of its plans, and the variance of each experiment.
+
+    Its limits, sums and first page count what they have cost.
 
     Args:
         report: as it was planned.
@@ -55,11 +61,13 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
     """
     of_row: dict[str | None, list[Spend]] = {}
     rows: list[SpentRow] = []
+    counted: list[tuple[Spend, ExperimentRow | None]] = []
     for one in sorted(spends, key=lambda one: (one.month, one.launch)):
         row, how = matched(one.launched, report.experiments) or (None, None)
         if row is None and not one.launched.is_of_project:
             continue
         name = None if row is None else row.name
+        counted.append((one, row))
         if one.has_ended:
             of_row.setdefault(name, []).append(one)
         rows.append(
@@ -81,7 +89,29 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
     ]
     if None in of_row:
         variances.append(_outside(of_row[None]))
-    return report.model_copy(update={"spent": tuple(rows), "variances": tuple(variances)})
+    found = report.model_copy(update={"spent": tuple(rows), "variances": tuple(variances)})
+    return with_spent_on_first_page(found, spent_of(counted)) if counted else found
+
+
+def spent_of(counted: Iterable[tuple[Spend, ExperimentRow | None]]) -> SpentOf:
+    """Return the sums of launches, each beside the experiment that it carried out."""
+    by_month: dict[str, Decimal] = {}
+    by_owner: dict[str, Decimal] = {}
+    dearest: dict[str, Decimal] = {}
+    for one, row in counted:
+        usd = cents(one.usd)
+        by_month[str(one.month)] = by_month.get(str(one.month), NOTHING) + usd
+        owner = one.owner or (None if row is None else row.owner)
+        if owner is not None:
+            by_owner[owner] = by_owner.get(owner, NOTHING) + usd
+        if row is not None:
+            dearest[row.name] = max(usd, dearest.get(row.name, NOTHING))
+    return SpentOf(
+        total_usd=sum(by_month.values(), NOTHING),
+        by_month=by_month,
+        by_owner=by_owner,
+        dearest_by_experiment=dearest,
+    )
 
 
 def _outside(spends: Sequence[Spend]) -> VarianceRow:

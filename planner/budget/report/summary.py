@@ -40,12 +40,29 @@ def summary(
     unfunded_usd: Decimal | None,
     limits: Sequence[LimitCheck],
     sensitivities: Sequence[Sensitivity],
+    beyond: Sequence[str] = (),
+    is_least: bool = False,
 ) -> tuple[str, ...]:
-    """Return the first page in words, the most important sentence first."""
+    """Return the first page in words, the most important sentence first.
+
+    Args:
+        books: the project.
+        total: what it costs.
+        contingency_usd: for what nobody planned.
+        experiments: its rows.
+        options: cheap, normal and fast.
+        funding: who pays.
+        unfunded_usd: what no source pays; None where none is named.
+        limits: and what stands against them.
+        sensitivities: what moves the total.
+        beyond: sentences on what must be paid or looked at beyond the sums.
+        is_least: whether something has no price, so that the sums are the least that it may be.
+    """
     project = books.project
     one = project.start == project.end
     when = f"in {project.start}" if one else f"from {project.start} to {project.end}"
-    first = f"{project.name} takes {dollars(total.usd)} {when}"
+    least = "at least " if is_least else ""
+    first = f"{project.name} takes {least}{dollars(total.usd)} {when}"
     if total.p10_usd == total.p90_usd:
         first += "; nothing of it is a prediction."
     else:
@@ -53,16 +70,19 @@ def summary(
     if contingency_usd:
         ask = dollars(total.usd + contingency_usd)
         first += (
-            f" With {format_share(project.contingency)} for what nobody planned, ask for {ask}."
+            f" With {format_share(project.contingency)} for what nobody planned, ask for {least}"
+            f"{ask}."
         )
     elif total.p10_usd != total.p90_usd:
-        first += f" To be 90 % sure that it is enough, ask for {dollars(total.p90_usd)}."
+        ask = f"ask for {least}{dollars(total.p90_usd)}"
+        first += f" To be 90 % sure that it is enough, {ask}."
     return tuple(
         [
             first,
+            *beyond,
             *_overturned(sensitivities),
             *_bought(experiments),
-            *paid(project, funding, unfunded_usd, contingency_usd),
+            *paid(project, funding, unfunded_usd, contingency_usd, is_whole=not is_least),
             *_over(limits),
             *_when(books, experiments),
             *(one.text for one in options if not one.is_planned),
@@ -97,7 +117,7 @@ def _bought(rows: Sequence[ExperimentRow]) -> Iterator[str]:
 
 
 def _over(limits: Sequence[LimitCheck]) -> Iterator[str]:
-    yield from (one.over_text for one in limits if one.is_over)
+    yield from (one.over_text for one in limits if one.is_over or one.is_unknown)
 
 
 def _when(books: Books, rows: Sequence[ExperimentRow]) -> Iterator[str]:

@@ -259,12 +259,9 @@ def _with_kept_blocks(
     )
     if not (state.keeps_gathered and stages.accumulates.any()):
         return first[None]
-    counts = {
-        name: np.array([named[name].count for named in stages.named])
-        for name in whole
-        if name is not None
-    }
-    every = sum(count * whole[name] for name, count in counts.items())
+    every = np.zeros_like(whole[None])
+    for name in group_names(stages.profile):
+        every += np.array([named[name].count for named in stages.named]) * whole[name]
     later = np.where(stages.forward, whole[None][:, owner], held) + every[:, owner]
     later = np.maximum(first, np.where(stages.optimizing, 0.0, later))
     return np.where(stages.accumulates[:, None, owner], later[None], first[None])

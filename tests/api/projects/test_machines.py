@@ -1,15 +1,34 @@
 """Hours of a machine that a project names."""
 
+from pathlib import Path
+
 import pytest
 
-from gpuplan.api.projects.machines import machine_cost
+from gpuplan.api.projects.machines import idle_price, machine_cost
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.budget.ledger import Books
+from gpuplan.planner.budget.ledger import Books, ledger
 from gpuplan.planner.budget.report.build import build_report
 from tests.support.projects import MADE, make_planned, make_project
 
 NODE = {"provider": "aws", "instance": "p4d.24xlarge", "region": "us-east-1", "hours": "10"}
+
+OWN = """\
+offers:
+  - provider: lab
+    region: basement
+    country: de
+    instance: our-node
+    accelerator: H100-80GB-SXM
+    accelerators_per_node: 8
+    owned:
+      capex_usd: 260000
+      lifetime_years: 4
+      power_w: 10200
+      usd_per_kwh: 0.22
+      pue: 1.3
+      utilisation: 0.8
+"""
 
 
 def node(**fields: str):
@@ -30,3 +49,34 @@ def test_spot_hours_have_the_risk_of_spot() -> None:
 def test_ways_to_pay_that_hours_are_not_priced_in_are_refused(purchase: str) -> None:
     with pytest.raises(UsageError, match=f"on demand or spot, and purchase is {purchase}"):
         machine_cost(node(purchase=purchase).experiments["a"], load_catalogue())
+
+
+def test_hours_of_machines_of_ones_own_know_no_trend_and_no_tax(tmp_path: Path) -> None:
+    bought = tmp_path / "offers.yaml"
+    bought.write_text(OWN)
+    taxed = tmp_path / "pricebook.yaml"
+    taxed.write_text("tax_percent: 20\n")
+    catalogue = load_catalogue(bought, taxed)
+    project = make_project(
+        experiments={
+            "a": {"provider": "lab", "instance": "our-node", "hours": "10"},
+            "rented": NODE,
+        },
+        idle=[{"name": "ours", "provider": "lab", "instance": "our-node", "hours_per_month": "10"}],
+        price_trend="-50%",
+        months=12,
+    )
+    costs = {name: machine_cost(one, catalogue) for name, one in project.experiments.items()}
+    assert costs["a"].is_price_agreed and not costs["rented"].is_price_agreed
+    assert costs["a"].sku == "our-node owned"
+    books = Books(
+        project=project,
+        planned=tuple(make_planned(project, name, cost=cost) for name, cost in costs.items()),
+        idle=tuple(idle_price(one, catalogue) for one in project.idle),
+        tax_percent=catalogue.pricebook.tax_percent,
+    )
+    rows = ledger(books)
+    of_idle = [row for row in rows if row.name == "ours"]
+    assert len(of_idle) == 12 and len({row.unit_usd for row in of_idle}) == 1
+    taxed_of = {row.experiment for row in rows if row.kind == "tax"}
+    assert taxed_of == {"rented"}

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from gpuplan.planner.budget.fixed_rows import IdlePrice
 from gpuplan.planner.budget.ledger import ledger, run_lines, total_usd
+from gpuplan.planner.budget.limits import limit_checks
 from gpuplan.planner.budget.money import rounded_usd
 from gpuplan.planner.budget.planned import RunLine
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.schedule import too_late
 from gpuplan.planner.budget.sums import (
-    limit_checks,
     months_of,
     owner_limits,
     sums_by,

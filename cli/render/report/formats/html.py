@@ -130,6 +130,7 @@ def render_html(report: BudgetReport, *, draws: bool | None = None) -> str:
         summary=[clean(line) for line in words.first_page(report)],
         verdict=words.verdict(report),
         is_over=words.is_over(report),
+        standing=words.standing(report),
         figures=words.key_figures(report),
         options=options,
         movers=words.movers(report),

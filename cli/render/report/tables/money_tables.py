@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from .....planner.budget.report.report import BudgetReport
-from .....planner.budget.report.rows import Entry, Sum
+from .....planner.budget.report.rows import Entry, LimitCheck, Sum
 from .....planner.budget.sums import NO_EXPERIMENT
 from ..figures import usd as usd_text
 from ..words import beside_plan
@@ -128,26 +128,29 @@ def lines_table(report: BudgetReport) -> Table:
 
 def limits_table(report: BudgetReport) -> Table:
     """Return every limit, with what comes nearest to it."""
-    return Table(
+    table = Table(
         id="limits",
         caption="Limits of the project",
         columns=(
             Column("Limit", is_name=True),
             Column("Planned", "usd"),
+            Column("Spent", "usd", may_be_absent=True),
             Column("At most", "usd"),
             STATUS,
         ),
         rows=tuple(
-            (
-                one.name,
-                one.usd,
-                one.limit_usd,
-                _status(one.usd, one.limit_usd, is_over=one.is_over),
-            )
+            (one.name, one.usd, one.spent_usd, one.limit_usd, _status_of(one))
             for one in report.limits
         ),
         flagged=frozenset(index for index, one in enumerate(report.limits) if one.is_over),
     )
+    return without_empty(table)
+
+
+def _status_of(one: LimitCheck) -> str:
+    if one.is_unknown:
+        return one.unpriced_text
+    return _status(one.highest_usd, one.limit_usd, is_over=one.is_over)
 
 
 def funding_table(report: BudgetReport) -> Table:
@@ -224,7 +227,7 @@ def assumptions_table(report: BudgetReport) -> Table:
 def _limit(row: Sum) -> tuple[Decimal | None, str | None]:
     if row.limit_usd is None:
         return None, None
-    return row.limit_usd, _status(row.usd, row.limit_usd, is_over=row.is_over)
+    return row.limit_usd, _status(row.highest_usd, row.limit_usd, is_over=row.is_over)
 
 
 def _status(usd: Decimal, limit_usd: Decimal, *, is_over: bool) -> str:
