@@ -169,7 +169,8 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         " sync_each_batch=True): without it every rank keeps whole gradients between micro-batches"
         if fsdp and plan.grad_accum > 1
         else None,
-        facts.gathered_note(plan) if fsdp else None,
+        *(facts.accumulation_notes(plan, syncs=True) if fsdp or not sharded else ()),
+        facts.tf32_note(plan),
         "name the class of your blocks in fsdp_config.fsdp_transformer_layer_cls_to_wrap, unless"
         " the model is of Hugging Face"
         if fsdp

@@ -140,7 +140,6 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         f"give deepspeed.initialize the file that {CONFIG_VARIABLE} names, or write"
         f" {PLACEHOLDER} in the command where its path belongs"
     )
-    checkpoint = "wrap what is recomputed with deepspeed.checkpointing.checkpoint"
     return facts.present(
         *passes,
         None if reads else where,
@@ -155,10 +154,21 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         "make the optimizer DeepSpeedCPUAdam(…, fp32_optimizer_states=False)"
         if plan.precision == "bf16" and plan.offload
         else None,
-        checkpoint if plan.recompute != "none" or "activations" in plan.offloaded else None,
+        facts.tf32_note(plan),
+        _checkpoint_note(plan),
         "compile it: engine.compile()" if plan.compile else None,
         *facts.sync_notes(plan),
     )
+
+
+def _checkpoint_note(plan: Plan) -> str | None:
+    """Return which blocks are recomputed, or kept in host memory, and what DeepSpeed has for it."""
+    if plan.recompute == "selective":
+        return facts.recompute_note(plan)
+    if plan.recompute == "none" and "activations" not in plan.offloaded:
+        return None
+    blocks = facts.recomputed_blocks(plan)
+    return f"wrap {blocks} with deepspeed.checkpointing.checkpoint"
 
 
 def _counts_ranks_otherwise(plan: Plan) -> bool:

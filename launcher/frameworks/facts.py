@@ -63,18 +63,29 @@ def batch_note(plan: Plan) -> str:
     return take if plan.grad_accum == 1 else f"{take}, and step after {plan.grad_accum} of them"
 
 
-def gathered_note(plan: Plan) -> str | None:
-    """Return a note where ZeRO-2 keeps what it gathered from one micro-batch to the next.
+def accumulation_notes(plan: Plan, *, syncs: bool = False) -> tuple[str, ...]:
+    """Return notes on what ranks exchange once a step, as the plan counts, and torch more often.
 
-    That is what the plan counts; `fully_shard` frees it behind every backward pass by itself.
+    Args:
+        plan: the plan.
+        syncs: whether the framework itself leaves out DDP's reductions between micro-batches.
     """
     layout = plan.layout
-    if layout.zero_stage != 2 or layout.shard == 1 or plan.grad_accum == 1:
-        return None
-    return (
-        "gather once a step: model.set_reshard_after_backward(is_last) before each backward pass,"
-        " where is_last says whether the optimizer steps behind it"
-    )
+    if plan.grad_accum == 1 or layout.data * layout.context == 1:
+        return ()
+    if layout.zero_stage <= 1:
+        said = (
+            f"reduce gradients once a step: {plan.grad_accum - 1} of its {plan.grad_accum} backward"
+            " passes under `with model.no_sync()`"
+        )
+        return () if syncs else (said,)
+    when = "before each backward pass, where is_last says whether the optimizer steps behind it"
+    found = []
+    if layout.zero_stage == 2:
+        found.append(f"gather once a step: model.set_reshard_after_backward(is_last) {when}")
+    if layout.replicas > 1:
+        found.append(f"add up replicas once a step: model.set_requires_all_reduce(is_last) {when}")
+    return tuple(found)
 
 
 def micro_batch_words(plan: Plan) -> str:
@@ -128,6 +139,13 @@ def reduce_note(plan: Plan) -> str | None:
     )
 
 
+def tf32_note(plan: Plan) -> str | None:
+    """Return a note where the plan counts on TF32, which torch leaves off for products."""
+    if plan.precision != "tf32":
+        return None
+    return 'let products run in TF32: torch.set_float32_matmul_precision("high")'
+
+
 def compile_note(plan: Plan) -> str | None:
     """Return a note where the plan counts on a compiled model."""
     return "compile it: model = torch.compile(model)" if plan.compile else None
@@ -150,8 +168,13 @@ def recompute_note(plan: Plan) -> str | None:
     """Return a note where the plan counts on activation checkpointing."""
     if plan.recompute == "none":
         return None
-    what = "attention" if plan.recompute == "selective" else recomputed_blocks(plan)
-    return f"recompute {what}: wrap it with torch.utils.checkpoint"
+    if plan.recompute == "selective":
+        return (
+            f"in {recomputed_blocks(plan)} keep the results of matrix products, attention and"
+            " convolutions and recompute the rest: torch.utils.checkpoint.checkpoint(block, x,"
+            " use_reentrant=False, context_fn=…) with create_selective_checkpoint_contexts"
+        )
+    return f"recompute {recomputed_blocks(plan)}: wrap it with torch.utils.checkpoint"
 
 
 def recomputed_blocks(plan: Plan) -> str:

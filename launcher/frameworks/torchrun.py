@@ -39,7 +39,7 @@ def torch_notes(plan: Plan) -> tuple[str, ...]:
         _data_note(plan),
         *facts.parallel_notes(plan),
         facts.batch_note(plan),
-        facts.gathered_note(plan),
+        *facts.accumulation_notes(plan),
         facts.precision_note(plan),
         facts.reduce_note(plan),
         facts.frozen_note(plan),

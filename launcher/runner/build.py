@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from ...catalog.errors import NoFeasiblePlanError, UsageError
 from ...planner.plan.layout import Layout
 from ...planner.plan.runnable import why_not_runnable
+from ...profiles.user_model.structure.blocks import find_blocks
 from ...profiles.user_model.structure.frozen import cast_frozen
 from ...profiles.user_model.structure.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ...profiles.user_model.structure.ties import completed_plan, tied_blocks, tied_modules
@@ -58,6 +59,14 @@ class Trainer:
     """Number of parameters of the whole model."""
     model_facts: Mapping[str, Any]
     """What a checkpoint says of the whole model."""
+    blocks: int
+    """Blocks that the whole model repeats."""
+
+    @property
+    def recompute_share(self) -> float | None:
+        """Part of the blocks that run again in the backward pass; None where all do, or none."""
+        layers = self.execution.recompute_layers
+        return None if layers is None else min(1.0, layers / max(1, self.blocks))
 
 
 def job_facts(job: Job, workload: Workload, trainer: Trainer, world: int) -> dict[str, Any]:
@@ -135,6 +144,7 @@ def build_trainer(
     names = names_of(model)
     weights = chosen_weights(job, workload)
     facts = model_facts(model, names, weights)
+    blocks = sum(len(run.modules) for run in find_blocks(model))
     values = dict(model.state_dict()) if one_copy and not is_empty else None
     originals, resting = Originals(model), RestingModules(model)
     spreading = _spread(job, model, workload, execution, plan, mesh, processes)
@@ -173,6 +183,7 @@ def build_trainer(
         buffers=SharedBuffers(spreading.trained, mesh),
         parameters=parameters,
         model_facts=facts,
+        blocks=blocks,
     )
 
 

@@ -74,7 +74,7 @@ def proposals(
         yield _channels_last(today)
     if widths := widths_to_pad(today.setup, profile):
         yield _padded(today, widths)
-    yield from _sharding(today)
+    yield from _sharding(today, profile)
     yield from _fused_optimizer(today, profile)
     yield from _optimizers(today, profile)
     if waits:
@@ -106,7 +106,10 @@ def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
             ),
             setting=_changed(today, micro_batch=micro_batch, grad_accum=grad_accum),
             risks=tuple(f"{what} {micro_batch:,} samples at a time" for what in seen_by),
-            lines=(f"micro_batch, grad_accum = {micro_batch}, {grad_accum}",),
+            lines=(
+                f"micro_batch, grad_accum = {micro_batch}, {grad_accum}",
+                *snippets.accumulation_lines(setup.layout, grad_accum),
+            ),
             alters_training=profile.mixes_samples,
         )
 
@@ -128,7 +131,10 @@ def _global_batches(today: Setting) -> Iterator[Proposal]:
                     f"{factor} times fewer updates for the same samples: tune the learning rate"
                     " anew, and compare the loss after the same samples",
                 ),
-                lines=(f"{name} = {before * factor}",),
+                lines=(
+                    f"{name} = {before * factor}",
+                    *snippets.accumulation_lines(setup.layout, setting.setup.grad_accum),
+                ),
                 alters_training=True,
             )
 
@@ -143,7 +149,7 @@ def _precisions(today: Setting) -> Iterator[Proposal]:
                 text=f"precision {setup.precision} → {precision}",
                 setting=_changed(today, precision=precision),
                 risks=(snippets.PRECISION_RISKS[precision],),
-                lines=snippets.PRECISION_LINES[precision],
+                lines=snippets.precision_lines(precision, setup.layout),
                 alters_training=precision in ("bf16", "fp8"),
             )
 
@@ -258,8 +264,9 @@ def _padded(today: Setting, widths: Sequence[int]) -> Proposal:
     )
 
 
-def _sharding(today: Setting) -> Iterator[Proposal]:
+def _sharding(today: Setting, profile: Profile) -> Iterator[Proposal]:
     """Yield the other ways to share the state among the same ranks."""
+    steps = today.setup.optimizer or profile.optimizer.name
     layout, per_node = today.setup.layout, today.choice.one_node.per_node
     ranks = layout.data
     if ranks == 1 or not layout.is_data_parallel_only or today.setup.stack == "megatron":
@@ -276,15 +283,19 @@ def _sharding(today: Setting) -> Iterator[Proposal]:
                 kind="sharding",
                 text=f"layout {layout} → {other}",
                 setting=_changed(today, layout=other),
-                risks=_sharding_risks(other, today.nodes),
-                lines=snippets.sharding_lines(other, today.setup.grad_accum),
+                risks=_sharding_risks(today, other),
+                lines=snippets.sharding_lines(replace(today.setup, layout=other), steps),
             )
 
 
-def _sharding_risks(layout: Layout, nodes: int) -> tuple[str, ...]:
-    if layout.zero_stage == 3 and layout.shard == layout.data and nodes > 1:
-        return ("more traffic between nodes: a network slower than its data sheet costs more",)
-    return ()
+def _sharding_risks(today: Setting, layout: Layout) -> tuple[str, ...]:
+    found = []
+    if layout.zero_stage == 3 and layout.shard == layout.data and today.nodes > 1:
+        found.append("more traffic between nodes: a network slower than its data sheet costs more")
+    casts = snippets.sharded_precision_lines(today.setup.precision)
+    if casts and snippets.is_sharded(layout) and not snippets.is_sharded(today.setup.layout):
+        found.append(snippets.CAST_RISK)
+    return tuple(found)
 
 
 def _fused_optimizer(today: Setting, profile: Profile) -> Iterator[Proposal]:

@@ -12,6 +12,7 @@ from ...catalog.names import seller_name
 from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute
 from ..plan.layout import Layout
 from ..plan.plan import Plan
+from ..plan.setup import Setup
 
 _COMPARE = "compare the loss of the first 1,000 steps with today's"
 PRECISION_RISKS: dict[Precision, str] = {
@@ -24,6 +25,8 @@ PRECISION_RISKS: dict[Precision, str] = {
 }
 """What a precision may do to the training. Bits of the mantissa: IEEE 754 binary16 has 10; TF32 10
 (NVIDIA A100 whitepaper, 2020); bfloat16 7; FP8 E4M3 3 and E5M2 2 (arXiv:2209.05433)."""
+CAST_RISK = f"norms, softmax and losses run in 16 bits, which autocast leaves in fp32: {_COMPARE}"
+"""Of FSDP and ZeRO-2, whose layers compute in one dtype as a whole."""
 PRECISION_LINES: dict[Precision, tuple[str, ...]] = {
     "fp32": ('torch.set_float32_matmul_precision("highest")',),
     "tf32": (
@@ -62,6 +65,13 @@ RECOMPUTE_LINES: dict[Recompute, tuple[str, ...]] = {
     "full": ("x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",),
 }
 """For every repeated block of the model."""
+OPTIMIZER_CLASSES: dict[str, str] = {
+    "adamw": "torch.optim.AdamW",
+    "adam": "torch.optim.Adam",
+    "adamw8bit": "bitsandbytes.optim.AdamW8bit",
+    "adafactor": "torch.optim.Adafactor",
+    "sgd": "torch.optim.SGD",
+}
 OPTIMIZER_LINES: dict[str, tuple[str, ...]] = {
     "adamw": ("torch.optim.AdamW(model.parameters(), lr=…)",),
     "adam": ("torch.optim.Adam(model.parameters(), lr=…)",),
@@ -81,30 +91,79 @@ FUSED_RISK = (
 """torch.optim.AdamW, `fused` (docs of torch 2.13)."""
 
 
-def sharding_lines(layout: Layout, grad_accum: int) -> tuple[str, ...]:
-    """Return the lines that share the state among data-parallel ranks as a layout says.
+def sharding_lines(setup: Setup, optimizer: str) -> tuple[str, ...]:
+    """Return the lines that share the state among data-parallel ranks as a setup says.
 
     Args:
-        layout: of the ranks.
-        grad_accum: micro-batches a step.
+        setup: with the layout of the ranks.
+        optimizer: canonical name of what steps the parameters.
     """
-    if layout.zero_stage == 0:
-        return ("model = DistributedDataParallel(model)",)
-    if layout.zero_stage == 1:
-        return (
-            "model = DistributedDataParallel(model)",
-            "ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW)",
-        )
+    layout = setup.layout
+    if layout.zero_stage <= 1:
+        lines = ["model = DistributedDataParallel(model)"]
+        if layout.zero_stage == 1:
+            name = OPTIMIZER_CLASSES.get(optimizer, "…")
+            lines.append(
+                f"ZeroRedundancyOptimizer(model.parameters(), optimizer_class={name}, lr=…)"
+                "  # and what else its constructor is given today"
+            )
+        return (*lines, *accumulation_lines(layout, setup.grad_accum))
     options = ""
     if layout.zero_stage == 2:
         options = ", reshard_after_forward=False"
     elif layout.replicas > 1:
         options = f', mesh=init_device_mesh("cuda", ({layout.replicas}, {layout.shard}))'
+    policy = sharded_precision_lines(setup.precision)
+    if policy:
+        options = f", mp_policy=policy{options}"
     shard = f"fully_shard(block{options})  # every block, then the model"
-    if layout.zero_stage == 2 and grad_accum > 1:
-        # It would gather anew in every micro-batch, which the prediction does not count.
-        return (shard, "model.set_reshard_after_backward(is_last)  # before each backward pass")
-    return (shard,)
+    return (*policy, shard, *accumulation_lines(layout, setup.grad_accum))
+
+
+def accumulation_lines(layout: Layout, grad_accum: int) -> tuple[str, ...]:
+    """Return the lines by which ranks exchange as rarely as is predicted, of several micro-batches.
+
+    Without them DDP reduces gradients in each (torch.nn.parallel.DistributedDataParallel.no_sync),
+    ZeRO-2 gathers parameters in each, and replicas of sharded models add theirs up in each
+    (`FSDPModule`, torch 2.13).
+    """
+    if grad_accum == 1 or layout.data == 1:
+        return ()
+    if layout.zero_stage <= 1:
+        but_last = "# every backward pass of a step but the last"
+        return (f"with model.no_sync(): loss.backward()  {but_last}",)
+    each = "# before each backward pass of a step"
+    lines = []
+    if layout.zero_stage == 2:
+        lines.append(f"model.set_reshard_after_backward(is_last)  {each}")
+    if layout.replicas > 1:
+        lines.append(f"model.set_requires_all_reduce(is_last)  {each}")
+    return tuple(lines)
+
+
+def is_sharded(layout: Layout) -> bool:
+    """Return whether FSDP casts whole layers, in place of autocast."""
+    return layout.zero_stage >= 2 and layout.shard > 1
+
+
+def precision_lines(precision: Precision, layout: Layout) -> tuple[str, ...]:
+    """Return the lines that a precision takes under a layout."""
+    sharded = sharded_precision_lines(precision) if is_sharded(layout) else ()
+    if not sharded:
+        return PRECISION_LINES[precision]
+    scaler = PRECISION_LINES[precision][1:]
+    return (*sharded, "fully_shard(block, mp_policy=policy)  # and as today", *scaler)
+
+
+def sharded_precision_lines(precision: Precision) -> tuple[str, ...]:
+    """Return the line that makes FSDP compute in 16 bits; none where it does not by itself."""
+    dtype = {"bf16-amp": "bfloat16", "fp16-amp": "float16"}.get(precision)
+    if dtype is None:
+        return ()
+    return (
+        f"policy = MixedPrecisionPolicy(param_dtype=torch.{dtype}, reduce_dtype=torch.float32)"
+        "  # without torch.autocast",
+    )
 
 
 def options_of(plan: Plan) -> str:

@@ -83,6 +83,7 @@ def run_record(
         "grad_accum": execution.grad_accum,
         "global_batch": execution.global_batch,
         "recompute": execution.recompute,
+        "recompute_share": trainer.recompute_share,
         "compile": execution.compile,
         "stack": execution.stack,
         "optimizer": plan.get("optimizer") or optimizer_name(trainer.optimizer).lower(),

@@ -252,15 +252,47 @@ def test_what_gradients_are_reduced_in_is_told() -> None:
     assert not any(told in note for note in launched("torchrun", "fsdp8").notes)
 
 
-@pytest.mark.parametrize("framework", ["torchrun", "accelerate"])
-def test_several_micro_batches_gather_once_and_keep_shards_alone(framework: str) -> None:
-    def notes(layout: str, **changes: Any) -> str:
-        return "\n".join(launched(framework, layout, **changes).notes)
+def notes(framework: str, layout: str, **changes: Any) -> str:
+    return "\n".join(launched(framework, layout, **changes).notes)
 
-    stays = "set_reshard_after_backward(is_last)"
-    assert stays in notes("dp8.zero2", grad_accum=4)
-    assert stays not in notes("dp8.zero2", grad_accum=1)
-    assert stays not in notes("fsdp8", grad_accum=4)
-    if framework == "accelerate":
-        assert "num_steps=4, sync_each_batch=True" in notes("fsdp8", grad_accum=4)
-        assert "sync_each_batch" not in notes("fsdp8", grad_accum=1) + notes("dp8", grad_accum=4)
+
+@pytest.mark.parametrize("framework", ["torchrun", "accelerate"])
+def test_several_micro_batches_exchange_once_a_step_what_the_plan_counts_once(
+    framework: str,
+) -> None:
+    gathers, adds = "set_reshard_after_backward(is_last)", "set_requires_all_reduce(is_last)"
+    assert gathers in notes(framework, "dp8.zero2", grad_accum=4)
+    assert adds in notes(framework, "hsdp2x8", grad_accum=4)
+    for said in (gathers, adds, "no_sync"):
+        assert said not in notes(framework, "fsdp8", grad_accum=4)
+        assert said not in notes(framework, "dp8", grad_accum=1)
+        assert said not in notes(framework, "dp8.zero2", grad_accum=1)
+    # accelerate's own `accumulate` leaves DDP's reductions out.
+    by_itself = framework == "accelerate"
+    under = "3 of its 4 backward passes under `with model.no_sync()`"
+    assert (under in notes(framework, "dp8", grad_accum=4)) is not by_itself
+    if by_itself:
+        assert "num_steps=4, sync_each_batch=True" in notes(framework, "fsdp8", grad_accum=4)
+        assert "sync_each_batch" not in notes(framework, "fsdp8", grad_accum=1)
+        assert "sync_each_batch" not in notes(framework, "dp8", grad_accum=4)
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "deepspeed"])
+def test_tf32_is_told_where_no_variable_of_the_start_sets_it(framework: str) -> None:
+    said = 'torch.set_float32_matmul_precision("high")'
+    assert said in notes(framework, "dp8", precision="tf32")
+    assert said not in notes(framework, "dp8", precision="fp32")
+
+
+@pytest.mark.parametrize("framework", ["torchrun", "accelerate", "deepspeed", "horovod"])
+def test_selective_recompute_keeps_products_and_attention(framework: str) -> None:
+    said = notes(framework, "dp8", recompute="selective")
+    assert "keep the results of matrix products, attention and convolutions" in said
+    assert "create_selective_checkpoint_contexts" in said
+
+
+def test_deepspeed_is_told_which_blocks_run_again() -> None:
+    some = notes("deepspeed", "fsdp8", recompute="full", recompute_layers=10)
+    assert "wrap the first 10 blocks (not the others) with deepspeed.checkpointing" in some
+    assert "wrap every block with" in notes("deepspeed", "fsdp8", recompute="full")
+    assert "deepspeed.checkpointing" not in notes("deepspeed", "fsdp8")
