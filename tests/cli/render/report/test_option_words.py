@@ -1,7 +1,8 @@
 """What the page says of an option beside the plan."""
 
 import pytest
-from budget_reports import small_report, spread
+from budget_reports import small_report
+from budget_rows import spread
 
 from gpuplan.cli.render.report.words import beside_plan
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from budget_reports import bare_report, entry, hostile_report, large_report, small_report
+from budget_reports import bare_report, hostile_report, large_report, small_report
+from budget_rows import entry
 from focus_rules import MANDATORY, RULES, Rule, broken
 
 from gpuplan.cli.render.report.formats.csv import FORMULA_STARTS

@@ -11,13 +11,12 @@ import pytest
 from budget_reports import (
     HOSTILE_NAMES,
     bare_report,
-    cents,
-    entry,
     hostile_report,
     large_report,
     make_report,
     small_report,
 )
+from budget_rows import cents, entry
 from openpyxl import Workbook, load_workbook
 
 from gpuplan.catalog.errors import UsageError
