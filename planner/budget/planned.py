@@ -114,6 +114,14 @@ class RunCostOf:
         """Instance-hours of one run that are billed."""
         return sum(line.quantity for line in self.lines if line.unit == UNIT)
 
+    def hours_of(self, kind: EntryKind, *, but: str | None = None) -> float:
+        """Return the billed instance-hours of one kind, those of one line left out.
+
+        A line of another unit, such as the idle tail's dollars of a run, is no hours.
+        """
+        lines = (line for line in self.lines if line.unit == UNIT and line.kind == kind)
+        return sum(line.quantity for line in lines if line.name != but)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRuns:

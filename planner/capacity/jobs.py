@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..budget.attempts import hours_expected
 from ..budget.planned import RunCostOf
 from ..budget.project.months import hours_until
 from ..budget.project.project import Project
@@ -131,7 +132,7 @@ def _job(span: Span, after: tuple[int, ...], earliest_h: float, turn: int) -> Jo
         per_run=cost.accelerators,
         runs=one.runs,
         parallel=one.spec.parallel,
-        run_h=one.runs_expected / one.runs * cost.hours,
+        run_h=hours_expected(one) / one.runs,
         shortest=cost.hours_low / cost.hours if cost.hours else 1.0,
         longest=cost.hours_high / cost.hours if cost.hours else 1.0,
         earliest_h=earliest_h,
