@@ -90,4 +90,5 @@ def spend_of(
         idle_usd=ZERO if last is None else idle_usd(record, last, now=now),
         node_hour_usd=None if hour_usd is None else hour_usd / record.nodes,
         billed_usd=billed_usd,
+        expected_usd=record.usd_expected,
     )

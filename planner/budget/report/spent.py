@@ -43,6 +43,8 @@ class Spend:
     """What an hour of one node cost in the last attempt; None where that is not known."""
     billed_usd: Decimal | None
     """What the provider billed; None where no bill was imported."""
+    expected_usd: Decimal | None = None
+    """What it was launched to cost in all; None where that is not known."""
 
 
 def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
@@ -60,6 +62,7 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
         if row is None and not one.launched.is_of_project:
             continue
         name = None if row is None else row.name
+        planned_usd = NOTHING if row is None else row.run_usd
         if one.has_ended:
             of_row.setdefault(name, []).append(one)
         rows.append(
@@ -68,7 +71,8 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
                 experiment=name,
                 month=one.month,
                 usd=cents(one.usd),
-                planned_usd=NOTHING if row is None else row.run_usd,
+                forecast_usd=None if one.has_ended else _forecast_usd(one, planned_usd),
+                planned_usd=planned_usd,
                 status=one.status,
                 billed_usd=None if one.billed_usd is None else cents(one.billed_usd),
                 matched_by=how,
@@ -82,6 +86,12 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
     if None in of_row:
         variances.append(_outside(of_row[None]))
     return report.model_copy(update={"spent": tuple(rows), "variances": tuple(variances)})
+
+
+def _forecast_usd(one: Spend, planned_usd: Decimal | None) -> Decimal:
+    """Return what an open launch is likely to cost: as expected or planned, or what it has."""
+    expected_usd = planned_usd if one.expected_usd is None else one.expected_usd
+    return cents(max(one.usd, expected_usd or NOTHING))
 
 
 def _outside(spends: Sequence[Spend]) -> VarianceRow:
