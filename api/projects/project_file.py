@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails
 
 from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.user_files.tree import Branch, Items, Leaf, Tree, read_tree
-from ...planner.budget.project.experiment import Experiment, Setting
+from ...planner.budget.project.experiment import OF_SEARCHES, Experiment, Setting
+from ...planner.budget.project.fields import listed
 from ...planner.budget.project.project import PROJECT_FILE, Project
 
 HELP = "See docs/budget.md; `gpuplan init --project` writes an example."
@@ -134,11 +135,21 @@ def _with_defaults(values: Written) -> Written:
     if not isinstance(defaults, dict) or not isinstance(experiments, dict):
         return values
     known = {name: value for name, value in defaults.items() if name in Setting.model_fields}
+    for_hours = {name: value for name, value in known.items() if _holds_for_hours(name, value)}
     filled = {
-        name: {**known, **given} if isinstance(given, dict) else given
+        name: {**(for_hours if "hours" in given else known), **given}
+        if isinstance(given, dict)
+        else given
         for name, given in experiments.items()
     }
     return {**values, "experiments": filled}
+
+
+def _holds_for_hours(name: str, value: Written) -> bool:
+    """Whether a default holds for hours of a machine, which say themselves what plans differ in."""
+    given = listed(value)
+    is_choice = name == "nodes" and isinstance(given, list) and len(given) > 1
+    return name not in OF_SEARCHES and not is_choice
 
 
 def _first_error(path: Path, tree: Branch, error: ValidationError) -> UsageError:

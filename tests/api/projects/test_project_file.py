@@ -78,6 +78,22 @@ def test_defaults_hold_for_experiments_that_do_not_say_otherwise(tmp_path: Path)
     assert experiments["sweep"].purchase == "spot"
 
 
+def test_hours_of_a_machine_have_the_defaults_that_say_where_and_no_others(tmp_path: Path) -> None:
+    of_plans = (
+        "  jurisdiction: eu\n  accelerator: H100\n  deadline: 3d\n  budget: 50\n"
+        "  layout: fsdp8\n  compile: true\n  max_nodes: 4\n"
+    )
+    given = FILE.replace("  purchase: spot\n", f"  purchase: spot\n{of_plans}  nodes: '1, 4'\n")
+    given = given.replace("    nodes: 2\n", "")
+    node = read(tmp_path, given).experiments["node"]
+    assert (node.provider, node.jurisdiction, node.purchase) == (("aws", "gcp"), ("eu",), "spot")
+    assert (node.accelerator, node.deadline, node.budget, node.layout) == ((), None, None, ())
+    assert (node.compile, node.max_nodes, node.nodes) == (None, None, ())
+    assert read(tmp_path, given).experiments["sweep"].nodes == (1, 4)
+    two = given.replace("nodes: '1, 4'", "nodes: 2")
+    assert read(tmp_path, two).experiments["node"].nodes == (2,)
+
+
 def test_a_grid_has_a_run_for_every_combination(tmp_path: Path) -> None:
     runs = read(tmp_path).experiments["sweep"].runs
     assert runs.grid == {"lr": (1e-4, 3e-4), "layers": (6, 12)}
@@ -123,6 +139,20 @@ def test_a_folder_stands_for_the_file_in_it(tmp_path: Path) -> None:
         ("hours: 100", "hours: 100\n    model: a.py", 27, "model and hours are given"),
         ("hours: 100", "hours: 100\n    tokens: 5", 27, "tokens is given, and there is no model"),
         ("hours: 100\n", "hours: 100\n    times: 3\n", 27, "times is given without every"),
+        (
+            "hours: 100",
+            "hours: 100\n    layout: fsdp8",
+            27,
+            "layout is given, and there is no model",
+        ),
+        ("hours: 100", "hours: 100\n    compile: false", 27, "compile is given, and there is no"),
+        ("hours: 100", "hours: 100\n    max_nodes: 3", 27, "hours are of `nodes` machines"),
+        (
+            "hours: 100",
+            "hours: 100\n    deadline: 4d",
+            27,
+            "hours is 100, and deadline, the longest",
+        ),
         ("hours: 100", "hours: 100\n    start: 2026-12", 30, "before the project does"),
         ("limits: {total: 60k", "limits: {totl: 60k", 31, "Did you mean total?"),
         ("name: fine-tuning study\n", "", 1, "the project has no name"),
