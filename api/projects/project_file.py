@@ -15,6 +15,7 @@ from ...catalog.user_files.tree import Branch, Items, Leaf, Tree, read_tree
 from ...planner.budget.project.experiment import OF_SEARCHES, Experiment, Setting
 from ...planner.budget.project.fields import listed
 from ...planner.budget.project.project import PROJECT_FILE, Project
+from .run_names import Place, same_names
 
 HELP = "See docs/budget.md; `gpuplan init --project` writes an example."
 JSON_FIELDS = ("params", "grid")
@@ -25,8 +26,6 @@ MOST_NAMES = 6
 
 Written = Any
 """Text, or maps and lists of it."""
-Place = tuple[int | str, ...]
-"""Where a value stands: ("experiments", "sft", "tokens")."""
 
 
 def read_project(path: str | Path) -> Project:
@@ -46,6 +45,7 @@ def read_project(path: str | Path) -> Project:
         raise _first_error(path, tree, error) from None
     _refuse_unknown_names(path, tree, project)
     _refuse_other_months(path, tree, project)
+    _refuse_same_names(path, tree, project)
     return project
 
 
@@ -286,6 +286,20 @@ def _refuse_other_months(path: Path, tree: Branch, project: Project) -> None:
                 f" of the project, which goes from {project.start} to {project.end}.",
                 fix="Give one of its months, or change `start` and `months` of the project.",
             )
+
+
+def _refuse_same_names(path: Path, tree: Branch, project: Project) -> None:
+    """Raise UsageError for two sets of runs of one name: a report would count each for both."""
+    same = same_names(project, path.parent)
+    if same is None:
+        return
+    name, *both = same
+    (first, first_words), (second, second_words) = both
+    raise UsageError(
+        f"{path}:{line_of(tree, second)}: two sets of runs would be called {name}: {first_words}"
+        f" (line {line_of(tree, first)}) and {second_words} (line {line_of(tree, second)}).",
+        fix="Give one of them another name: a report keeps its figures by it.",
+    )
 
 
 def _refuse_circles(path: Path, tree: Branch, after: Mapping[str, Sequence[str]]) -> None:

@@ -61,6 +61,10 @@ class Runs(Written):
         for name, values in grid.items():
             if not values:
                 raise ValueError(f"{name} has no values.")
+            written = [str(value) for value in values]
+            twice = next((one for one in written if written.count(one) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{name} has {twice} twice; `seeds` repeat every setting.")
         return grid
 
 

@@ -215,6 +215,54 @@ def test_a_cost_in_the_first_and_in_the_last_month_is_taken(tmp_path: Path) -> N
     assert len(read(tmp_path, f"{FILE}extras:\n{extras}").extras) == 2
 
 
+GRID = "runs: {grid: {layers: [6, 12], lr: [1, 2]}}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "other", "line", "said"),
+    [
+        (
+            "ladder: [{name: x, tokens: 9}, {name: x, tokens: 8}]",
+            "b",
+            5,
+            "called a/x: rung 1 of a (line 5) and rung 2 of a (line 5)",
+        ),
+        (
+            "ladder: [{tokens: 9}]",
+            "a/1",
+            6,
+            "called a/1: rung 1 of a (line 5) and experiment a/1 (line 6)",
+        ),
+        (
+            f"tokens: 9, {GRID}",
+            "a[layers=6]",
+            6,
+            "called a[layers=6]: experiment a with layers=6 (line 5) and experiment a[layers=6]",
+        ),
+    ],
+)
+def test_two_sets_of_runs_of_one_name_are_refused(
+    tmp_path: Path, fields: str, other: str, line: int, said: str
+) -> None:
+    (tmp_path / "m.py").write_text("def build_model(layers=1): ...")
+    text = (
+        "name: study\nstart: 2027-01\nmonths: 1\nexperiments:\n"
+        f"  a: {{model: m.py, {fields}}}\n"
+        f"  {other}: {{model: m.py, tokens: 9}}\n"
+    )
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, text)
+    assert f"gpuplan.yaml:{line}: two sets of runs would be {said}" in str(raised.value)
+    (tmp_path / "m.py").write_text("def build_model(): ...")
+    if "grid" in fields:
+        assert len(read(tmp_path, text).experiments) == 2
+
+
+def test_a_value_that_a_grid_has_twice_is_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, ("layers: [6, 12]", "layers: [6, 12, 6]"))
+    assert "gpuplan.yaml:23: experiments.sweep.runs.grid: layers has 6 twice; `seeds`" in said
+
+
 def test_experiments_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
     message = refused(tmp_path, ("runs: {seeds: 3}", "after: [sweep]"))
     assert "pretrain, sweep wait for each other" in message
