@@ -62,3 +62,9 @@ def hours_expected(one: PlannedRuns, option: OptionName | None = None) -> float:
     tried_h = one.runs * (run.start_h + one.work_share * run.work_h)
     tried_h += again_hours(one, run) + evaluation_hours(one, run)
     return tried_h * (1 + one.spec.development)
+
+
+def runs_expected(one: PlannedRuns, option: OptionName | None = None) -> float:
+    """Return how many whole runs take as many hours as one occurrence, every attempt counted."""
+    hours = one.chosen(option).hours
+    return hours_expected(one, option) / hours if hours else float(one.runs)

@@ -16,7 +16,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..cost.paid_whole import AFTER_HOURS, FURTHER, UNUSED, PaidWhole
 from ..cost.run_cost import UNIT
 from ..cost.tax import TAX
-from .attempts import again_hours, billed_hours, evaluation_hours
+from .attempts import again_hours, billed_hours, evaluation_hours, runs_expected
 from .fixed_rows import IdlePrice, fixed_rows
 from .money import NOTHING, quantum, rounded_usd
 from .planned import PlannedRuns, RunCostOf, RunLine
@@ -68,7 +68,7 @@ def total_usd(entries: Iterable[Entry]) -> Decimal:
 def run_lines(one: PlannedRuns, option: OptionName | None = None) -> list[RunLine]:
     """Return the lines of one occurrence of runs: all of them, and those begun again or tried."""
     cost = one.chosen(option)
-    lines = [_of_all_runs(one, line) for line in cost.lines if line.name != TAX]
+    lines = [_of_all_runs(one, line, option) for line in cost.lines if line.name != TAX]
     if cost.hour_usd is None:
         return lines
     run = billed_hours(cost)
@@ -82,10 +82,10 @@ def run_lines(one: PlannedRuns, option: OptionName | None = None) -> list[RunLin
     return [line for line in lines if line.quantity]
 
 
-def _of_all_runs(one: PlannedRuns, line: RunLine) -> RunLine:
+def _of_all_runs(one: PlannedRuns, line: RunLine, option: OptionName | None) -> RunLine:
     if line.unit != UNIT:
         # Disks and the like are there while machines are, of runs begun again or tried too.
-        return replace(line, quantity=line.quantity * one.runs_expected)
+        return replace(line, quantity=line.quantity * runs_expected(one, option))
     share = 1.0 if line.kind in ("start-up", "commitment") else one.work_share
     return replace(line, quantity=line.quantity * one.runs * share)
 

@@ -165,12 +165,6 @@ class PlannedRuns:
         """How far a failed attempt is on average, share of a run."""
         return 0.0 if self.spec.retry is None else self.spec.retry.mean_progress_at_failure
 
-    @property
-    def runs_expected(self) -> float:
-        """Runs' worth of work for one occurrence: failed, early-ended and development runs too."""
-        tried = self.work_share * (1 + self.spec.eval) + self.repeated * self.progress_at_failure
-        return self.runs * tried * (1 + self.spec.development)
-
 
 def run_cost_of(plan: Plan) -> RunCostOf:
     """Return what one run of a plan takes and costs; the plan has an amount of work."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...plan.plan import Plan
 from ...predict.measured.known_runs import run_key
-from ..attempts import hours_expected
+from ..attempts import runs_expected
 from ..ledger import Books, total_usd
 from ..planned import PlannedRuns, RunCostOf
 from ..ranges import Ranges
@@ -42,7 +42,7 @@ def _experiment_row(
 ) -> ExperimentRow:
     cost = one.chosen(books.option)
     plan = cost.plan
-    run_hours = hours_expected(one, books.option) * one.spec.times
+    counted = runs_expected(one, books.option) * one.spec.times
     return ExperimentRow(
         name=one.name,
         owner=one.spec.owner,
@@ -50,7 +50,7 @@ def _experiment_row(
         model=one.model,
         work=one.work,
         runs=one.runs * one.spec.times,
-        runs_expected=one.runs_expected * one.spec.times,
+        runs_expected=counted,
         plan_id=None if plan is None else plan.id,
         plan_key=None if plan is None else run_key(plan),
         workload=one.workload,
@@ -71,8 +71,8 @@ def _experiment_row(
         ends_h=spans[-1].end_h,
         **_of_plan(plan),
         front=one.front,
-        energy_kwh=_of_hours(cost, "energy_kwh", run_hours),
-        kg_co2e=_of_hours(cost, "kg_co2e", run_hours),
+        energy_kwh=_of_runs(cost, "energy_kwh", counted),
+        kg_co2e=_of_runs(cost, "kg_co2e", counted),
         seeds=one.spec.runs.seeds,
         flops_per_sample=one.flops_per_sample,
         total=total,
@@ -106,8 +106,7 @@ def _parts(of: object) -> dict[str, float]:
     return {name: value for name, value in vars(of).items() if value}
 
 
-def _of_hours(cost: RunCostOf, name: str, hours: float) -> float | None:
-    """Return so many hours of runs' worth of what one run takes; None where that is not known."""
+def _of_runs(cost: RunCostOf, name: str, runs: float) -> float | None:
     run = None if cost.plan is None else cost.plan.run
     value = None if run is None else getattr(run, name)
-    return None if value is None or not cost.hours else value * hours / cost.hours
+    return None if value is None else value * runs

@@ -138,7 +138,7 @@ class ExperimentRow(FrozenModel):
     runs: int
     """Runs that are planned: settings x seeds x repetitions."""
     runs_expected: float
-    """Runs' worth of work, failed, early-ended and development runs counted."""
+    """Whole runs that take as many hours, failed, early-ended and development runs counted."""
     plan_id: str | None
     """Id of the plan each run is carried out by; None for a fixed machine."""
     plan_key: str | None = None
