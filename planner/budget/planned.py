@@ -97,7 +97,7 @@ class RunCostOf:
     def whole_usd(self) -> Decimal | None:
         """US dollars with what is surely paid beside the machines and whose price is known."""
         job = None if self.plan is None else self.plan.whole_job
-        return self.usd if job is None else job.total_usd
+        return self.usd if self.usd is None or job is None else self.usd + job.beside_usd
 
     @property
     def hour_usd(self) -> Decimal | None:

@@ -18,6 +18,7 @@ from ..money import cents
 from ..project.months import Month
 from ..project.project import Project
 from ..ranges import DRAWS, SEED, Ranges, money_range, simulate
+from ..run_trend import at_dearest_price
 from ..schedule import month_at, refuse_too_late, too_late
 from ..sensitivity import sensitivities
 from ..sums import (
@@ -78,7 +79,7 @@ def build_report(
     rows = experiment_rows(books, entries, ranges)
     options = _options(books, total, seed)
     funding, unfunded_usd = funding_rows(project, entries)
-    limits = limit_checks(project, entries, by_month, books.planned, contingency_usd)
+    limits = limit_checks(project, entries, by_month, at_dearest_price(books), contingency_usd)
     moved = sensitivities(books, entries)
     prices = _price_dates(books)
     oldest = None if prices is None else prices.oldest

@@ -11,6 +11,7 @@ from ..attempts import runs_expected
 from ..ledger import Books, total_usd
 from ..planned import PlannedRuns, RunCostOf
 from ..ranges import Ranges
+from ..run_trend import at_mean_price
 from ..schedule import Span, month_at
 from ..usage import accelerator_hours
 from .rows import Entry, ExperimentRow, MoneyRange
@@ -30,7 +31,7 @@ def experiment_rows(
     for span in books.spans():
         spans.setdefault(span.of.name, []).append(span)
     rows = []
-    for one in books.planned:
+    for one in at_mean_price(books):
         usd = total_usd(row for row in entries if row.experiment == one.name)
         total = ranges.of_experiment(one.name, usd)
         rows.append(_experiment_row(one, spans[one.name], books, total))

@@ -162,7 +162,7 @@ class ExperimentRow(FrozenModel):
     run_hours_high: float
     """High end of the 80 % interval."""
     run_usd: Usd | None
-    """Likely US dollars of one run."""
+    """Likely US dollars of one run, at the mean price of the months in which they take place."""
     run_usd_low: Usd | None
     """Low end of the 80 % interval."""
     run_usd_high: Usd | None
