@@ -45,6 +45,24 @@ def variants(spec: Experiment, takes: frozenset[str] | None) -> Iterator[tuple[s
             yield f"[{named}]" if named else "", params, settings
 
 
+def params_of_model(model: str, folder: Path) -> frozenset[str] | None:
+    """Return the params that a model of a project takes by name; None: any.
+
+    Args:
+        model: As the project names it; one that is no file takes none here.
+        folder: Where its file may be.
+    """
+    path, _, class_name = model_path(model, folder).partition(".py:")
+    file = Path(path if path.endswith(".py") else f"{path}.py")
+    return params_taken(file, class_name) if file.is_file() else frozenset()
+
+
+def model_path(model: str, folder: Path) -> str:
+    """Return a model as `estimate` takes it: a file beside the project file by its path."""
+    beside = folder / model.split(":")[0]
+    return model if model.startswith("hf:") or not beside.exists() else str(folder / model)
+
+
 def params_taken(file: Path, class_name: str = "") -> frozenset[str] | None:
     """Return the params that the functions of a model file take by name; None: any (`**params`).
 

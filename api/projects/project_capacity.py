@@ -167,7 +167,7 @@ def own_accelerators(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, i
 
     Of a kind that some run rents elsewhere there are as many as are wanted.
     """
-    from ...planner.capacity.jobs import machine_of
+    from ...planner.capacity.jobs import place_of
 
     nodes = {
         f"{provider} {region} {instance_type}": (
@@ -177,7 +177,7 @@ def own_accelerators(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, i
         for (provider, region, instance_type), count in catalogue.own_nodes.items()
     }
     planned = [span.of.chosen() for span in spans]
-    elsewhere = {one.accelerator for one in planned if machine_of(one) not in nodes}
+    elsewhere = {one.accelerator for one in planned if place_of(one) not in nodes}
     kinds = {one.accelerator for one in planned} - elsewhere
     found: dict[str, int] = {}
     for count, instance in nodes.values():

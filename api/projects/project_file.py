@@ -12,8 +12,10 @@ from pydantic_core import ErrorDetails
 
 from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.user_files.tree import Branch, Items, Leaf, Tree, read_tree
-from ...planner.budget.project.experiment import Experiment, Setting
+from ...planner.budget.project.experiment import OF_SEARCHES, Experiment, Setting
+from ...planner.budget.project.fields import listed
 from ...planner.budget.project.project import PROJECT_FILE, Project
+from .run_names import Place, same_names
 
 HELP = "See docs/budget.md; `gpuplan init --project` writes an example."
 JSON_FIELDS = ("params", "grid")
@@ -24,8 +26,6 @@ MOST_NAMES = 6
 
 Written = Any
 """Text, or maps and lists of it."""
-Place = tuple[int | str, ...]
-"""Where a value stands: ("experiments", "sft", "tokens")."""
 
 
 def read_project(path: str | Path) -> Project:
@@ -45,6 +45,7 @@ def read_project(path: str | Path) -> Project:
         raise _first_error(path, tree, error) from None
     _refuse_unknown_names(path, tree, project)
     _refuse_other_months(path, tree, project)
+    _refuse_same_names(path, tree, project)
     return project
 
 
@@ -134,11 +135,21 @@ def _with_defaults(values: Written) -> Written:
     if not isinstance(defaults, dict) or not isinstance(experiments, dict):
         return values
     known = {name: value for name, value in defaults.items() if name in Setting.model_fields}
+    for_hours = {name: value for name, value in known.items() if _holds_for_hours(name, value)}
     filled = {
-        name: {**known, **given} if isinstance(given, dict) else given
+        name: {**(for_hours if "hours" in given else known), **given}
+        if isinstance(given, dict)
+        else given
         for name, given in experiments.items()
     }
     return {**values, "experiments": filled}
+
+
+def _holds_for_hours(name: str, value: Written) -> bool:
+    """Whether a default holds for hours of a machine, which say themselves what plans differ in."""
+    given = listed(value)
+    is_choice = name == "nodes" and isinstance(given, list) and len(given) > 1
+    return name not in OF_SEARCHES and not is_choice
 
 
 def _first_error(path: Path, tree: Branch, error: ValidationError) -> UsageError:
@@ -275,6 +286,20 @@ def _refuse_other_months(path: Path, tree: Branch, project: Project) -> None:
                 f" of the project, which goes from {project.start} to {project.end}.",
                 fix="Give one of its months, or change `start` and `months` of the project.",
             )
+
+
+def _refuse_same_names(path: Path, tree: Branch, project: Project) -> None:
+    """Raise UsageError for two sets of runs of one name: a report would count each for both."""
+    same = same_names(project, path.parent)
+    if same is None:
+        return
+    name, *both = same
+    (first, first_words), (second, second_words) = both
+    raise UsageError(
+        f"{path}:{line_of(tree, second)}: two sets of runs would be called {name}: {first_words}"
+        f" (line {line_of(tree, first)}) and {second_words} (line {line_of(tree, second)}).",
+        fix="Give one of them another name: a report keeps its figures by it.",
+    )
 
 
 def _refuse_circles(path: Path, tree: Branch, after: Mapping[str, Sequence[str]]) -> None:

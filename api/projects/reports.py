@@ -178,11 +178,12 @@ def report_of_plans(
         now: The clock; default: the current time in UTC.
 
     Raises:
-        UsageError: No kept plan or several begin with one of the ids.
+        UsageError: No kept plan or several begin with one of the ids, or two are of one plan.
     """
     clock = now or utc_now
     found = [kept_plan(one).plan for one in plans]
-    names = _names_of(found)
+    _refuse_twice(found)
+    names = tuple(plan.id for plan in found)
     project = Project(
         name=name,
         start=Month.of(clock().date()),
@@ -198,8 +199,15 @@ def report_of_plans(
     return _report_of(project, answers, None, clock, is_of_plans=True)
 
 
-def _names_of(plans: Sequence[Plan]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(plan.id for plan in plans))
+def _refuse_twice(plans: Sequence[Plan]) -> None:
+    ids = [plan.id for plan in plans]
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"Plan {twice} is given twice, and a report is of one run of each.",
+            fix="give every id once; a project file says how many runs a plan has:"
+            f" `plan: {twice}` with `runs: {{seeds: 2}}`.",
+        )
 
 
 def _months_of(plans: Sequence[Plan]) -> int:

@@ -23,7 +23,7 @@ from ...planner.search.progress import Progress
 from ..answers import estimate
 from ..kept import keep, kept_plan
 from ..models.inputs import Inputs, read_inputs
-from .grid import Params, params_taken, rungs, variants
+from .grid import Params, model_path, params_of_model, rungs, variants
 from .kept_answers import KeptAnswers
 from .machines import machine_cost
 from .questions import question_of
@@ -91,7 +91,7 @@ class Answers:
             )
             return
         for title, params, amount in rungs(name, spec):
-            for suffix, more, settings in variants(spec, self._takes(spec.model)):
+            for suffix, more, settings in variants(spec, params_of_model(spec.model, self.folder)):
                 yield self._of_model(
                     title + suffix,
                     name,
@@ -137,7 +137,7 @@ class Answers:
         key = repr((model, sorted(params.items()), precisions))
         if key not in self._inputs:
             self._inputs[key] = read_inputs(
-                self._model_path(model),
+                model_path(model, self.folder),
                 params=params,
                 precisions=precisions,
                 machine=question.machine,
@@ -163,17 +163,6 @@ class Answers:
             shown = [*_by_option(answer, answer.best or answer.plans[0]).values(), *_front(answer)]
             self._known.put(read, question, answer, {plan.id for plan in shown})
         return answer
-
-    def _takes(self, model: str) -> frozenset[str] | None:
-        path, _, class_name = self._model_path(model).partition(".py:")
-        file = Path(path if path.endswith(".py") else f"{path}.py")
-        return params_taken(file, class_name) if file.is_file() else frozenset()
-
-    def _model_path(self, model: str) -> str:
-        """Return a model as `estimate` takes it: a file beside the project file by its path."""
-        name = model.split(":")[0]
-        beside = self.folder / name
-        return model if model.startswith("hf:") or not beside.exists() else str(self.folder / model)
 
     def _file(self, name: str) -> Path | None:
         given = getattr(self.project, name)

@@ -91,4 +91,5 @@ def spend_of(
         node_hour_usd=None if hour_usd is None else hour_usd / record.nodes,
         billed_usd=billed_usd,
         owner=record.owner,
+        expected_usd=record.usd_expected,
     )

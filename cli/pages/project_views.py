@@ -96,8 +96,6 @@ def project(key: str, now: datetime) -> View:
 
 
 def _tiles(made: BudgetReport, spent: Decimal) -> Tiles:
-    overruns = [one.difference_usd for one in made.variances if one.difference_usd is not None]
-    ends = made.total.usd + sum(overruns, Decimal(0))
     ranges = f"{about_usd(made.total.p10_usd)} to {about_usd(made.total.p90_usd)}"
     share = spent / made.budget_usd if made.budget_usd else Decimal(0)
     return Tiles(
@@ -105,7 +103,11 @@ def _tiles(made: BudgetReport, spent: Decimal) -> Tiles:
             Tile("Budget", usd(made.budget_usd), f"with {usd(made.contingency_usd)} contingency"),
             Tile("Planned", usd(made.total.usd), f"80 % range {ranges}"),
             Tile("Spent until now", usd(spent), f"{share:.0%} of the budget".replace("%", " %")),
-            Tile("Will come to", usd(ends), "ended runs as they were, all others as planned"),
+            Tile(
+                "Will come to",
+                usd(made.will_come_to_usd),
+                "launches as they are, all other runs as planned",
+            ),
         )
     )
 

@@ -16,6 +16,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..cost.paid_whole import AFTER_HOURS, FURTHER, UNUSED, PaidWhole
 from ..cost.run_cost import UNIT
 from ..cost.tax import TAX
+from .attempts import again_hours, billed_hours, evaluation_hours, runs_expected
 from .fixed_rows import IdlePrice, fixed_rows
 from .money import NOTHING, quantum, rounded_usd
 from .planned import PlannedRuns, RunCostOf, RunLine
@@ -67,16 +68,13 @@ def total_usd(entries: Iterable[Entry]) -> Decimal:
 def run_lines(one: PlannedRuns, option: OptionName | None = None) -> list[RunLine]:
     """Return the lines of one occurrence of runs: all of them, and those begun again or tried."""
     cost = one.chosen(option)
-    lines = [_of_all_runs(one, line) for line in cost.lines if line.name != TAX]
+    lines = [_of_all_runs(one, line, option) for line in cost.lines if line.name != TAX]
     if cost.hour_usd is None:
         return lines
-    start_h = sum(line.quantity for line in cost.lines if line.kind == "start-up")
-    work_h = cost.instance_hours - start_h
-    training_h = sum(line.quantity for line in cost.lines if line.kind == "accelerators")
-    again_h = one.runs * one.repeated * (one.progress_at_failure * work_h + start_h)
-    evaluation_h = one.runs * one.spec.eval * training_h
+    run = billed_hours(cost)
+    evaluation_h = evaluation_hours(one, run)
     lines += [
-        _hours("retries", "failed runs begun again", again_h, cost),
+        _hours("retries", "failed runs begun again", again_hours(one, run), cost),
         _hours("evaluation", "evaluation, as the project says", evaluation_h, cost),
     ]
     tried_h = sum(line.quantity for line in lines if line.unit == UNIT)
@@ -84,10 +82,10 @@ def run_lines(one: PlannedRuns, option: OptionName | None = None) -> list[RunLin
     return [line for line in lines if line.quantity]
 
 
-def _of_all_runs(one: PlannedRuns, line: RunLine) -> RunLine:
+def _of_all_runs(one: PlannedRuns, line: RunLine, option: OptionName | None) -> RunLine:
     if line.unit != UNIT:
         # Disks and the like are there while machines are, of runs begun again or tried too.
-        return replace(line, quantity=line.quantity * one.runs_expected)
+        return replace(line, quantity=line.quantity * runs_expected(one, option))
     share = 1.0 if line.kind in ("start-up", "commitment") else one.work_share
     return replace(line, quantity=line.quantity * one.runs * share)
 

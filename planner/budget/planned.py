@@ -99,7 +99,7 @@ class RunCostOf:
     def whole_usd(self) -> Decimal | None:
         """US dollars with what is surely paid beside the machines and whose price is known."""
         job = None if self.plan is None else self.plan.whole_job
-        return self.usd if job is None else job.total_usd
+        return self.usd if self.usd is None or job is None else self.usd + job.beside_usd
 
     @property
     def hour_usd(self) -> Decimal | None:
@@ -115,6 +115,14 @@ class RunCostOf:
     def instance_hours(self) -> float:
         """Instance-hours of one run that are billed."""
         return sum(line.quantity for line in self.lines if line.unit == UNIT)
+
+    def hours_of(self, kind: EntryKind, *, but: str | None = None) -> float:
+        """Return the billed instance-hours of one kind, those of one line left out.
+
+        A line of another unit, such as the idle tail's dollars of a run, is no hours.
+        """
+        lines = (line for line in self.lines if line.unit == UNIT and line.kind == kind)
+        return sum(line.quantity for line in lines if line.name != but)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,12 +166,6 @@ class PlannedRuns:
     def progress_at_failure(self) -> float:
         """How far a failed attempt is on average, share of a run."""
         return 0.0 if self.spec.retry is None else self.spec.retry.mean_progress_at_failure
-
-    @property
-    def runs_expected(self) -> float:
-        """Runs' worth of work for one occurrence: failed, early-ended and development runs too."""
-        tried = self.work_share * (1 + self.spec.eval) + self.repeated * self.progress_at_failure
-        return self.runs * tried * (1 + self.spec.development)
 
 
 def run_cost_of(plan: Plan) -> RunCostOf:

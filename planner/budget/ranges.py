@@ -1,9 +1,10 @@
 """How sure the sums of a project are: a seeded simulation of what every experiment costs.
 
 The error of a prediction has a part that all experiments share (software, way of working: where one
-takes longer, all do) and a part of its own (`data/budget.toml`). So highs are never added up, and
-do not cancel out as if they were independent. Failed runs are drawn with their own chance. What is
-bought by the month or once has no spread.
+takes longer, all do) and a part of its own (`data/budget.toml`), which is that of a model on its
+machines: runs of one workload by one plan share it too, however a project divides them. So highs
+are never added up, and do not cancel out as if they were independent. Failed runs are drawn with
+their own chance. What is bought by the month or once has no spread.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import numpy as np
 
 from ..cost.run_cost import CENT
 from ..goodput.spread import CUT, Spread
+from ..predict.measured.known_runs import run_key
 from .ledger import Books, total_usd
-from .planned import RunCostOf
+from .planned import PlannedRuns, RunCostOf
 from .project.defaults import default
 from .project.months import Month
-from .report.rows import Entry, MoneyRange
+from .report.rows import Entry, MoneyRange, OptionName
 from .taxed_rows import taxed_rows
 
 DRAWS = 4000
@@ -73,10 +75,13 @@ def simulate(
     position = {month: i for i, month in enumerate(months)}
     until = np.zeros((DRAWS, len(months)))
     by_experiment: dict[str, Array] = {}
+    own: dict[str, Array] = {}
     for one in books.planned:
         rows = [row for row in entries if row.experiment == one.name]
-        own = random.standard_normal(DRAWS)
-        z = math.sqrt(share) * shared + math.sqrt(1 - share) * own
+        key = error_key(one, books.option)
+        if key not in own:
+            own[key] = random.standard_normal(DRAWS)
+        z = math.sqrt(share) * shared + math.sqrt(1 - share) * own[key]
         factor = _factors(_spread(one.chosen(books.option)), z)
         tries = one.runs * one.spec.times
         again = _failures(random, tries, one.repeated)
@@ -108,6 +113,18 @@ def money_range(usd: Decimal, draws: Array) -> MoneyRange:
         Decimal(float(one)).quantize(CENT) for one in np.percentile(draws, PERCENTS)
     )
     return MoneyRange(usd=usd, p10_usd=low, p50_usd=middle, p90_usd=high)
+
+
+def error_key(one: PlannedRuns, option: OptionName | None = None) -> str:
+    """Return what planned runs must share for the error of one to be the other's.
+
+    The files, params and inputs of their model, the machines and the layout; of runs whose model is
+    not known, their name.
+    """
+    plan = one.chosen(option).plan
+    if plan is None or one.workload is None:
+        return one.name
+    return f"{one.workload} {run_key(plan)}"
 
 
 def high_factor(cost: RunCostOf, *, shared_only: bool = True) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...catalog.errors import UsageError
 from ...catalog.units import HOURS_PER_YEAR
+from .attempts import hours_expected
 from .planned import PlannedRuns
 from .project.months import Month, hours_until
 from .project.project import Project
@@ -80,7 +81,7 @@ def refuse_too_late(spans: Iterable[Span]) -> None:
 def duration_h(one: PlannedRuns, option: OptionName | None = None) -> float:
     """Return the likely hours of one occurrence, whose runs go on in waves."""
     waves = math.ceil(one.runs / one.spec.parallel)
-    return waves * one.runs_expected / one.runs * one.chosen(option).hours
+    return waves * hours_expected(one, option) / one.runs
 
 
 def _spans(

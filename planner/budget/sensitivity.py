@@ -12,7 +12,7 @@ from .ledger import Books, ledger, total_usd
 from .money import NOTHING
 from .planned import PlannedRuns
 from .project.experiment import Experiment, Retry
-from .ranges import high_factor
+from .ranges import error_key, high_factor
 from .report.rows import Entry, Sensitivity
 from .taxed_rows import taxed_rows
 
@@ -72,13 +72,26 @@ def _speed(books: Books, entries: Sequence[Entry]) -> Iterator[_Assumption]:
         sum((timed[name] * Decimal(ends[name][end]) for name in timed), NOTHING) for end in (0, 1)
     )
     yield _of_speed("how fast all runs train", total, whole, low, high)
-    predicted = [one for one in books.planned if timed.get(one.name)]
-    dearest = sorted(predicted, key=lambda one: -timed[one.name])[:OWN_ERRORS]
-    for one in dearest if len(predicted) > 1 else ():
-        usd = timed[one.name]
-        slow = high_factor(one.chosen(books.option), shared_only=False)
-        low, high = (usd * Decimal(factor) for factor in slow)
-        yield _of_speed(f"how fast {one.name} alone trains", total, usd, low, high)
+    groups: dict[str, list[PlannedRuns]] = {}
+    for one in books.planned:
+        if timed.get(one.name):
+            groups.setdefault(error_key(one, books.option), []).append(one)
+    usd_of = {key: sum((timed[one.name] for one in of), NOTHING) for key, of in groups.items()}
+    dearest = sorted(groups, key=lambda key: -usd_of[key])[:OWN_ERRORS]
+    for key in dearest if len(groups) > 1 else ():
+        low, high = NOTHING, NOTHING
+        for one in groups[key]:
+            faster, slower = high_factor(one.chosen(books.option), shared_only=False)
+            low += timed[one.name] * Decimal(faster)
+            high += timed[one.name] * Decimal(slower)
+        yield _of_speed(_alone(groups[key]), total, usd_of[key], low, high)
+
+
+def _alone(runs: Sequence[PlannedRuns]) -> str:
+    """Return how an error is called that these runs alone have."""
+    if len(runs) == 1:
+        return f"how fast {runs[0].name} alone trains"
+    return f"how fast {runs[0].name} and {len(runs) - 1} more of its model and plan train"
 
 
 def _of_speed(name: str, total: Decimal, usd: Decimal, low: Decimal, high: Decimal) -> _Assumption:

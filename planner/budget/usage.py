@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .attempts import hours_expected
 from .ledger import Books
 from .project.months import Month, hours_until
 from .report.rows import AcceleratorUse
@@ -53,7 +54,7 @@ def accelerator_use(books: Books, months: Sequence[Month]) -> tuple[AcceleratorU
 def accelerator_hours(span: Span, books: Books) -> float:
     """Return the accelerator-hours of one occurrence of runs."""
     cost = span.of.chosen(books.option)
-    return span.of.runs_expected * cost.hours * cost.accelerators
+    return hours_expected(span.of, books.option) * cost.accelerators
 
 
 def _use(span: Span, books: Books) -> _Use:

@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..budget.attempts import hours_expected
 from ..budget.planned import RunCostOf
 from ..budget.project.months import hours_until
 from ..budget.project.project import Project
 from ..budget.schedule import Span, in_order, later_h
 
+BY_THE_HOUR = ("on-demand", "spot", "owned")
+"""Ways of paying that `sku` ends with; those of a term have its years behind them."""
 SHARES_AT_ONCE = (1.0, 0.75, 0.5, 0.25, 0.0)
 """Of the runs that may go on together: what is tried where accelerators are scarce."""
 
@@ -115,9 +118,14 @@ def jobs_of(spans: Sequence[Span], project: Project) -> list[Job]:
 
 def machine_of(cost: RunCostOf) -> str | None:
     """Return the name of the machines that a run rents on demand; None of others."""
-    if not cost.sku.endswith(" on-demand"):
-        return None
-    kind = cost.sku.removesuffix(" on-demand")
+    return place_of(cost) if cost.sku.endswith(" on-demand") else None
+
+
+def place_of(cost: RunCostOf) -> str:
+    """Return seller, region and type of a run's machines: rented by the hour, or the user's own."""
+    kind = cost.sku
+    for way in BY_THE_HOUR:
+        kind = kind.removesuffix(f" {way}")
     return " ".join(filter(None, (cost.provider, cost.region, kind)))
 
 
@@ -131,7 +139,7 @@ def _job(span: Span, after: tuple[int, ...], earliest_h: float, turn: int) -> Jo
         per_run=cost.accelerators,
         runs=one.runs,
         parallel=one.spec.parallel,
-        run_h=one.runs_expected / one.runs * cost.hours,
+        run_h=hours_expected(one) / one.runs,
         shortest=cost.hours_low / cost.hours if cost.hours else 1.0,
         longest=cost.hours_high / cost.hours if cost.hours else 1.0,
         earliest_h=earliest_h,

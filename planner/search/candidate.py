@@ -76,9 +76,10 @@ class Candidate:
 
     @property
     def is_to_be_had(self) -> bool:
-        """Whether so many machines are held, where only those may be used, or are in one block."""
+        """Whether there are so many: of the user's own, of those held, or in one block."""
         term = self.choice.term
         limits = () if term is None else (term.count, term.most_instances)
+        limits = (self.choice.own_nodes, *limits)
         return all(most is None or self.nodes <= most for most in limits)
 
     @cached_property

@@ -33,6 +33,7 @@ from .answer.embedding_note import embedding_notes
 from .answer.infeasible import (
     nearest_miss,
     none_is_run,
+    none_of_so_many,
     not_sold_so,
     nothing_fits,
     others_miss,
@@ -284,8 +285,8 @@ class _Standing:
     candidates: list[Candidate]
     within: list[Candidate]
     """Those within the limits of money and time."""
-    not_run: str | None
-    """Why none is left, where only what gpuplan runs was asked for and it runs none."""
+    none_left: str | None
+    """Why none is left, where there are fewer machines, or gpuplan runs none and was asked to."""
 
 
 def _of_device(
@@ -314,10 +315,10 @@ def _standing(
         return kept
 
     standing = left([one for one in candidates if one.is_to_be_had], candidates, "no_price")
-    not_run: str | None = None
-    if question.runnable:
+    none_left = None if standing else none_of_so_many(candidates)
+    if question.runnable and standing:
         run = [one for one in standing if is_run(one, profile)]
-        not_run = None if run else none_is_run(standing, profile)
+        none_left = None if run else none_is_run(standing, profile)
         standing = left(run, standing, "unsupported")
     if question.asks_for_work:
         standing = [one.within(question.money) for one in standing]
@@ -328,7 +329,7 @@ def _standing(
             within.append(candidate)
         else:
             sweep.counts[reason] += candidate.variants_that_fit
-    return _Standing(standing, within, not_run)
+    return _Standing(standing, within, none_left)
 
 
 def _with_compile_gain(
@@ -375,7 +376,7 @@ def _missed(
     standing: _Standing, question: Question, cache: ModelCache, sweep: Sweep, whole: WholePlans
 ) -> str:
     """Return why there is no plan, and what to give to have one."""
-    why = standing.not_run or sweep.market.no_match
+    why = standing.none_left or sweep.market.no_match
     if why is None and not standing.candidates and not sweep.space.fixed:
         why = not_sold_so(sweep.market, question)
     if why is None and not standing.candidates and sweep.counts["out_of_memory"]:

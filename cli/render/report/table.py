@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ....catalog.text.quantity import format_duration
+from ....catalog.text.quantity import format_duration, format_given_share
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import LimitCheck
 from ..text.columns import Align, aligned, column_widths, wrapped
@@ -42,7 +42,11 @@ def _money(report: BudgetReport, width: int) -> Iterator[Text]:
     total = report.total
     span = f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}"
     added = report.contingency_usd
-    contingency = f"with {share(report.contingency_share)} contingency" if added else NO_CONTINGENCY
+    contingency = (
+        f"with {format_given_share(report.contingency_share)} contingency"
+        if added
+        else NO_CONTINGENCY
+    )
     least = "at least " if report.unpriced else ""
     figures = [
         ("budget", least + usd(report.budget_usd), contingency),

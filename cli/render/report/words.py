@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ....catalog.text.quantity import format_duration
+from ....catalog.text.quantity import format_duration, format_given_share
 from ....catalog.units import HOURS_PER_DAY
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import OptionRow
-from .figures import UNKNOWN, about_usd, clean, number, share, usd
+from .figures import UNKNOWN, about_usd, clean, number, usd
 
 SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
 """Signs of currencies that stand before an amount; others follow it by their code."""
@@ -77,7 +77,7 @@ def key_figures(report: BudgetReport) -> list[KeyFigure]:
     """Return the figures of the first page, that to ask for first."""
     total = report.total
     added = (
-        f"planned cost and {share(report.contingency_share)} for what nobody planned"
+        f"planned cost and {format_given_share(report.contingency_share)} for what nobody planned"
         if report.contingency_usd
         else "the planned cost; no contingency is added"
     )

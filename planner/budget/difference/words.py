@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from ....catalog.text.quantity import format_given_share
 from ..money import dollars
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ def fixed(name: str, old: Decimal | None, new: Decimal | None) -> str:
 def contingency(old: float, new: float) -> str:
     """Return that the contingency changed."""
     if old == new:
-        return f"the contingency is {new * 100:g} % of another total"
-    return f"the contingency is {new * 100:g} % instead of {old * 100:g} %"
+        return f"the contingency is {format_given_share(new)} of another total"
+    return f"the contingency is {format_given_share(new)} instead of {format_given_share(old)}"
 
 
 def more(usd: Decimal) -> str:

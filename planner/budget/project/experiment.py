@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ....catalog.text.amounts import parse_batch
+from ....catalog.text.quantity import format_duration
+from ....catalog.units import SECONDS_PER_HOUR
 from ....catalog.vocabulary import FrozenChoice, Precision, PurchaseWish, Stack
 from .fields import (
     Count,
@@ -59,6 +61,10 @@ class Runs(Written):
         for name, values in grid.items():
             if not values:
                 raise ValueError(f"{name} has no values.")
+            written = [str(value) for value in values]
+            twice = next((one for one in written if written.count(one) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{name} has {twice} twice; `seeds` repeat every setting.")
         return grid
 
 
@@ -181,6 +187,8 @@ class Experiment(Setting):
             raise ValueError(f"{said}; give one of model, plan (an id) and hours.")
         if self.hours is not None and (len(self.instance) != 1 or len(self.nodes) > 1):
             raise ValueError("hours are of one machine: give `instance` and `nodes`, one of each.")
+        if self.hours is not None:
+            self._refuse_what_hours_say()
         if self.model is None:
             self._refuse_work()
         else:
@@ -202,10 +210,21 @@ class Experiment(Setting):
         return text
 
     def _refuse_work(self) -> None:
-        names = (*AMOUNTS, "dataset_size", "global_batch", "params", "ladder")
-        for name in names:
-            if getattr(self, name):
+        names = (*AMOUNTS, "dataset_size", "global_batch", "critical_batch", "params", "ladder")
+        for name in names if self.hours is None else (*names, *OF_SETUPS):
+            if getattr(self, name) not in (None, (), {}):
                 raise ValueError(f"{name} is given, and there is no model that it is for.")
+
+    def _refuse_what_hours_say(self) -> None:
+        if self.max_nodes is not None:
+            raise ValueError("max_nodes is given, and hours are of `nodes` machines; leave it out.")
+        assert self.hours is not None
+        if self.deadline is not None and self.hours * SECONDS_PER_HOUR > self.deadline:
+            longest = format_duration(self.deadline / SECONDS_PER_HOUR)
+            raise ValueError(
+                f"hours is {self.hours:g}, and deadline, the longest time of a run, {longest};"
+                " give fewer hours, or leave the deadline out."
+            )
 
     def _refuse_unclear_work(self) -> None:
         given = [name for name in AMOUNTS if getattr(self, name) is not None]
@@ -222,3 +241,17 @@ class Experiment(Setting):
 
 
 AMOUNTS = ("tokens", "samples", "epochs", "steps")
+OF_SETUPS = (
+    "layout",
+    "micro_batch",
+    "precision",
+    "recompute",
+    "frozen_precision",
+    "compile",
+    "stack",
+    "optimizer",
+    "max_oom_risk",
+)
+"""How a model is trained: of hours of a machine nobody knows it."""
+OF_SEARCHES = (*OF_SETUPS, "accelerator", "max_nodes", "deadline", "budget")
+"""What a plan is searched by, and hours of a machine say already: defaults do not hold for them."""

@@ -21,6 +21,9 @@ class SpentRow(FrozenModel):
     """Month of its begin."""
     usd: Usd
     """US dollars so far, as the account counts them."""
+    forecast_usd: Usd | None = None
+    """Of an open launch: US dollars it is likely to cost in all, at least what it has; None of one
+    that has ended."""
     planned_usd: Usd | None
     """What one run was planned with: nothing outside the plan; None where no price is known."""
     status: str

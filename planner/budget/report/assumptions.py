@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ....catalog.text.quantity import format_count, format_share
+from ....catalog.text.quantity import format_count, format_given_share, format_share
 from ..fixed_rows import egress_price, known_until_gb, storage_price
 from ..ledger import Books
 from ..money import dollars
@@ -44,7 +44,7 @@ def assumptions(books: Books, *, prices: str) -> tuple[AssumptionRow, ...]:
         ),
         AssumptionRow(
             name="contingency",
-            value=format_share(project.contingency) if project.contingency else "none",
+            value=format_given_share(project.contingency) if project.contingency else "none",
             source=FROM_FILE if project.contingency else "none is added",
             is_default=not project.contingency,
         ),
@@ -58,7 +58,7 @@ def assumptions(books: Books, *, prices: str) -> tuple[AssumptionRow, ...]:
 def _of(name: str, value: float, key: str) -> AssumptionRow:
     return AssumptionRow(
         name=name,
-        value=f"{value * 100:+.1f} %" if value else "none",
+        value=f"{'+' if value > 0 else ''}{format_given_share(value)}" if value else "none",
         source=FROM_FILE if value else default(key)[1],
         is_default=not value,
     )
@@ -79,8 +79,8 @@ def _by_experiment(
             silent = True
         elif field == "retry":
             text = (
-                f"{format_share(value.failed_share)} fail,"
-                f" {format_share(value.mean_progress_at_failure)} of the way on average"
+                f"{format_given_share(value.failed_share)} fail,"
+                f" {format_given_share(value.mean_progress_at_failure)} of the way on average"
             )
             yield _said(f"{name}: {one.experiment}", text)
         else:

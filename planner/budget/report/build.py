@@ -19,6 +19,7 @@ from ..money import NOTHING, cents
 from ..project.months import Month
 from ..project.project import Project
 from ..ranges import DRAWS, SEED, Ranges, money_range, simulate
+from ..run_trend import at_dearest_price
 from ..schedule import month_at, refuse_too_late, too_late
 from ..sensitivity import sensitivities
 from ..sums import (
@@ -87,7 +88,7 @@ def build_report(
         project,
         entries,
         by_month,
-        books.planned,
+        at_dearest_price(books),
         contingency_usd,
         unpriced=without_price,
         to_sign_usd=sum((one.unused_usd for one in terms), NOTHING),

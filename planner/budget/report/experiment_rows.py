@@ -7,9 +7,11 @@ from typing import Any
 
 from ...plan.plan import Plan
 from ...predict.measured.known_runs import run_key
+from ..attempts import runs_expected
 from ..ledger import Books, total_usd
 from ..planned import PlannedRuns, RunCostOf
 from ..ranges import Ranges
+from ..run_trend import at_mean_price
 from ..schedule import Span, month_at
 from ..usage import accelerator_hours
 from .rows import Entry, ExperimentRow, MoneyRange
@@ -29,7 +31,7 @@ def experiment_rows(
     for span in books.spans():
         spans.setdefault(span.of.name, []).append(span)
     rows = []
-    for one in books.planned:
+    for one in at_mean_price(books):
         usd = total_usd(row for row in entries if row.experiment == one.name)
         total = ranges.of_experiment(one.name, usd)
         rows.append(_experiment_row(one, spans[one.name], books, total))
@@ -41,7 +43,7 @@ def _experiment_row(
 ) -> ExperimentRow:
     cost = one.chosen(books.option)
     plan = cost.plan
-    runs_expected = one.runs_expected * one.spec.times
+    counted = runs_expected(one, books.option) * one.spec.times
     return ExperimentRow(
         name=one.name,
         owner=one.spec.owner,
@@ -49,7 +51,7 @@ def _experiment_row(
         model=one.model,
         work=one.work,
         runs=one.runs * one.spec.times,
-        runs_expected=runs_expected,
+        runs_expected=counted,
         plan_id=None if plan is None else plan.id,
         plan_key=None if plan is None else run_key(plan),
         workload=one.workload,
@@ -70,8 +72,8 @@ def _experiment_row(
         ends_h=spans[-1].end_h,
         **_of_plan(plan),
         front=one.front,
-        energy_kwh=_of_runs(cost, "energy_kwh", runs_expected),
-        kg_co2e=_of_runs(cost, "kg_co2e", runs_expected),
+        energy_kwh=_of_runs(cost, "energy_kwh", counted),
+        kg_co2e=_of_runs(cost, "kg_co2e", counted),
         seeds=one.spec.runs.seeds,
         flops_per_sample=one.flops_per_sample,
         total=total,

@@ -8,6 +8,7 @@ key always, null where something is not known.
 from __future__ import annotations
 
 from datetime import date
+from decimal import Decimal
 
 from ....catalog.frozen import FrozenModel, Usd
 from ...plan.answer.answer_parts import PriceDates
@@ -15,6 +16,7 @@ from ...plan.payment import OwnCurrency
 from ..difference.causes import Difference
 from .actual_rows import SpentRow, VarianceRow
 from .capacity_rows import CapacityOverTime
+from .outlook import will_come_to_usd
 from .rows import (
     AcceleratorUse,
     AssumptionRow,
@@ -137,6 +139,11 @@ class BudgetReport(FrozenModel):
         return PriceDates(
             oldest=self.prices_from, newest=self.prices_to, by_year=self.prices_by_year
         )
+
+    @property
+    def will_come_to_usd(self) -> Decimal:
+        """US dollars at its end: launches as they are, all other runs as they were planned."""
+        return will_come_to_usd(self.total.usd, self.experiments, self.spent, self.variances)
 
     @property
     def is_over(self) -> bool:

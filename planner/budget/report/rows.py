@@ -152,7 +152,7 @@ class ExperimentRow(FrozenModel):
     runs: int
     """Runs that are planned: settings x seeds x repetitions."""
     runs_expected: float
-    """Runs' worth of work, failed, early-ended and development runs counted."""
+    """Whole runs that take as many hours, failed, early-ended and development runs counted."""
     plan_id: str | None
     """Id of the plan each run is carried out by; None for a fixed machine."""
     plan_key: str | None = None
@@ -176,7 +176,7 @@ class ExperimentRow(FrozenModel):
     run_hours_high: float
     """High end of the 80 % interval."""
     run_usd: Usd | None
-    """Likely US dollars of one run."""
+    """Likely US dollars of one run, at the mean price of the months in which they take place."""
     run_usd_low: Usd | None
     """Low end of the 80 % interval."""
     run_usd_high: Usd | None

@@ -47,6 +47,8 @@ class Spend:
     """What the provider billed; None where no bill was imported."""
     owner: str | None = None
     """Who answers for it; None: its experiment's owner."""
+    expected_usd: Decimal | None = None
+    """What it was launched to cost in all; None where that is not known."""
 
 
 def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
@@ -68,6 +70,7 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
             continue
         name = None if row is None else row.name
         counted.append((one, row))
+        planned_usd = NOTHING if row is None else row.run_usd
         if one.has_ended:
             of_row.setdefault(name, []).append(one)
         rows.append(
@@ -76,7 +79,8 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
                 experiment=name,
                 month=one.month,
                 usd=cents(one.usd),
-                planned_usd=NOTHING if row is None else row.run_usd,
+                forecast_usd=None if one.has_ended else _forecast_usd(one, planned_usd),
+                planned_usd=planned_usd,
                 status=one.status,
                 billed_usd=None if one.billed_usd is None else cents(one.billed_usd),
                 matched_by=how,
@@ -112,6 +116,12 @@ def spent_of(counted: Iterable[tuple[Spend, ExperimentRow | None]]) -> SpentOf:
         by_owner=by_owner,
         dearest_by_experiment=dearest,
     )
+
+
+def _forecast_usd(one: Spend, planned_usd: Decimal | None) -> Decimal:
+    """Return what an open launch is likely to cost: as expected or planned, or what it has."""
+    expected_usd = planned_usd if one.expected_usd is None else one.expected_usd
+    return cents(max(one.usd, expected_usd or NOTHING))
 
 
 def _outside(spends: Sequence[Spend]) -> VarianceRow:

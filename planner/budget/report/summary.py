@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from ....catalog.text.quantity import format_duration, format_share
+from ....catalog.text.quantity import format_duration, format_given_share
 from ..ledger import Books
 from ..money import dollars
 from ..project.months import Month
@@ -69,10 +69,8 @@ def summary(
         first += f"; with a chance of 80 % between {range_text(total)}."
     if contingency_usd:
         ask = dollars(total.usd + contingency_usd)
-        first += (
-            f" With {format_share(project.contingency)} for what nobody planned, ask for {least}"
-            f"{ask}."
-        )
+        part = format_given_share(project.contingency)
+        first += f" With {part} for what nobody planned, ask for {least}{ask}."
     elif total.p10_usd != total.p90_usd:
         ask = f"ask for {least}{dollars(total.p90_usd)}"
         first += f" To be 90 % sure that it is enough, {ask}."

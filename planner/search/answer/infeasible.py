@@ -166,6 +166,9 @@ def _missed(candidates: Sequence[Candidate], question: Question, plan_of: PlanOf
 
 def _wider(fastest: Candidate, question: Question) -> str:
     """Return what lets more accelerators share a step: nodes, or samples where those do not do."""
+    own = fastest.choice.own_nodes
+    if own is not None and 2 * fastest.nodes > own:
+        return f"more machines ({_there_are(own)} by `nodes` in your offers file)"
     most = max(question.machine.nodes or (question.machine.max_nodes,))
     return "more --max-nodes" if 2 * fastest.nodes > most else "a larger --global-batch"
 
@@ -187,6 +190,25 @@ def others_miss(
         least = nearest_miss(own, question, profile, plan_of=plan_of)
         if least is not None:
             yield f"no machine that runs the file as it is keeps to the limits. {least}".rstrip(".")
+
+
+def none_of_so_many(candidates: Sequence[Candidate]) -> str | None:
+    """Return how many there are of the user's own machines, where all that fits is on more."""
+    most = {one.choice.own_nodes: one for one in candidates if one.choice.own_nodes is not None}
+    if not most:
+        return None
+    nodes = max(most)
+    offer = most[nodes].choice.offer
+    name = shown_instance(offer.provider, offer.instance_type)
+    there = _there_are(nodes).capitalize()
+    return (
+        f"{there} × {offer.provider} {name} by `nodes` in your offers file, and every plan takes"  # noqa: RUF001
+        " more: give fewer --nodes, or more there."
+    )
+
+
+def _there_are(nodes: int) -> str:
+    return f"there {'is' if nodes == 1 else 'are'} {nodes}"
 
 
 def none_is_run(candidates: Sequence[Candidate], profile: Profile) -> str | None:

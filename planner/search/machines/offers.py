@@ -58,6 +58,8 @@ class PricedInstance:
     """Where it stands, with what its grid emits; None where that is not known."""
     owned: Ownership | None = None
     """What is stated of bought hardware."""
+    own_nodes: int | None = None
+    """How many of it the user has; None where the user's file does not say so."""
     discount_percent: Decimal | None = None
     """What the user's pricebook has taken off `usd_per_hour`; None: nothing."""
     tax_percent: Decimal | None = None
@@ -338,6 +340,7 @@ def _choice(
         billing=catalogue.providers.get(offer.provider),
         region=catalogue.regions.get((offer.provider, offer.region)),
         owned=catalogue.ownership.get((offer.provider, offer.instance_type)),
+        own_nodes=catalogue.own_nodes.get(place),
         discount_percent=way.discount_percent,
         tax_percent=tax_percent,
         dataset=usd_of_dataset(

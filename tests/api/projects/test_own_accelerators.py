@@ -30,9 +30,15 @@ def catalogue_with(folder: Path, text: str = FILE) -> Catalogue:
     )
 
 
-def span(provider: str, region: str, kind: str, accelerator: str = "H100-80GB-SXM") -> Any:
+def span(
+    provider: str,
+    region: str,
+    kind: str,
+    accelerator: str = "H100-80GB-SXM",
+    way: str = "on-demand",
+) -> Any:
     cost = SimpleNamespace(
-        provider=provider, region=region, sku=f"{kind} on-demand", accelerator=accelerator
+        provider=provider, region=region, sku=f"{kind} {way}", accelerator=accelerator
     )
     return SimpleNamespace(of=SimpleNamespace(chosen=lambda: cost))
 
@@ -40,6 +46,16 @@ def span(provider: str, region: str, kind: str, accelerator: str = "H100-80GB-SX
 def test_all_own_machines_of_a_kind_count(tmp_path: Path) -> None:
     spans = [span("our-lab", "basement", "hgx")]
     assert own_accelerators(spans, catalogue_with(tmp_path)) == {"H100-80GB-SXM": 40}
+
+
+def test_bought_machines_count_as_those_with_a_price_do(tmp_path: Path) -> None:
+    owned = (
+        "owned: {capex_usd: 260000, lifetime_years: 4, power_w: 10200, usd_per_kwh: 0.2,"
+        " pue: 1.3, utilisation: 0.8}"
+    )
+    text = FILE.replace("usd_per_hour: 20", owned)
+    spans = [span("our-lab", "basement", "hgx", way="owned")]
+    assert own_accelerators(spans, catalogue_with(tmp_path, text)) == {"H100-80GB-SXM": 40}
 
 
 def test_a_kind_that_is_rented_too_has_no_limit(tmp_path: Path) -> None:

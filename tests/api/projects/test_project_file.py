@@ -78,6 +78,22 @@ def test_defaults_hold_for_experiments_that_do_not_say_otherwise(tmp_path: Path)
     assert experiments["sweep"].purchase == "spot"
 
 
+def test_hours_of_a_machine_have_the_defaults_that_say_where_and_no_others(tmp_path: Path) -> None:
+    of_plans = (
+        "  jurisdiction: eu\n  accelerator: H100\n  deadline: 3d\n  budget: 50\n"
+        "  layout: fsdp8\n  compile: true\n  max_nodes: 4\n"
+    )
+    given = FILE.replace("  purchase: spot\n", f"  purchase: spot\n{of_plans}  nodes: '1, 4'\n")
+    given = given.replace("    nodes: 2\n", "")
+    node = read(tmp_path, given).experiments["node"]
+    assert (node.provider, node.jurisdiction, node.purchase) == (("aws", "gcp"), ("eu",), "spot")
+    assert (node.accelerator, node.deadline, node.budget, node.layout) == ((), None, None, ())
+    assert (node.compile, node.max_nodes, node.nodes) == (None, None, ())
+    assert read(tmp_path, given).experiments["sweep"].nodes == (1, 4)
+    two = given.replace("nodes: '1, 4'", "nodes: 2")
+    assert read(tmp_path, two).experiments["node"].nodes == (2,)
+
+
 def test_a_grid_has_a_run_for_every_combination(tmp_path: Path) -> None:
     runs = read(tmp_path).experiments["sweep"].runs
     assert runs.grid == {"lr": (1e-4, 3e-4), "layers": (6, 12)}
@@ -123,6 +139,20 @@ def test_a_folder_stands_for_the_file_in_it(tmp_path: Path) -> None:
         ("hours: 100", "hours: 100\n    model: a.py", 27, "model and hours are given"),
         ("hours: 100", "hours: 100\n    tokens: 5", 27, "tokens is given, and there is no model"),
         ("hours: 100\n", "hours: 100\n    times: 3\n", 27, "times is given without every"),
+        (
+            "hours: 100",
+            "hours: 100\n    layout: fsdp8",
+            27,
+            "layout is given, and there is no model",
+        ),
+        ("hours: 100", "hours: 100\n    compile: false", 27, "compile is given, and there is no"),
+        ("hours: 100", "hours: 100\n    max_nodes: 3", 27, "hours are of `nodes` machines"),
+        (
+            "hours: 100",
+            "hours: 100\n    deadline: 4d",
+            27,
+            "hours is 100, and deadline, the longest",
+        ),
         ("hours: 100", "hours: 100\n    start: 2026-12", 30, "before the project does"),
         ("limits: {total: 60k", "limits: {totl: 60k", 31, "Did you mean total?"),
         ("name: fine-tuning study\n", "", 1, "the project has no name"),
@@ -183,6 +213,54 @@ def test_amounts_that_no_project_has_are_refused(tmp_path: Path, line: str, said
 def test_a_cost_in_the_first_and_in_the_last_month_is_taken(tmp_path: Path) -> None:
     extras = "".join(f"  - {{name: x, usd: 1, month: {one}}}\n" for one in ("2027-01", "2027-06"))
     assert len(read(tmp_path, f"{FILE}extras:\n{extras}").extras) == 2
+
+
+GRID = "runs: {grid: {layers: [6, 12], lr: [1, 2]}}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "other", "line", "said"),
+    [
+        (
+            "ladder: [{name: x, tokens: 9}, {name: x, tokens: 8}]",
+            "b",
+            5,
+            "called a/x: rung 1 of a (line 5) and rung 2 of a (line 5)",
+        ),
+        (
+            "ladder: [{tokens: 9}]",
+            "a/1",
+            6,
+            "called a/1: rung 1 of a (line 5) and experiment a/1 (line 6)",
+        ),
+        (
+            f"tokens: 9, {GRID}",
+            "a[layers=6]",
+            6,
+            "called a[layers=6]: experiment a with layers=6 (line 5) and experiment a[layers=6]",
+        ),
+    ],
+)
+def test_two_sets_of_runs_of_one_name_are_refused(
+    tmp_path: Path, fields: str, other: str, line: int, said: str
+) -> None:
+    (tmp_path / "m.py").write_text("def build_model(layers=1): ...")
+    text = (
+        "name: study\nstart: 2027-01\nmonths: 1\nexperiments:\n"
+        f"  a: {{model: m.py, {fields}}}\n"
+        f"  {other}: {{model: m.py, tokens: 9}}\n"
+    )
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, text)
+    assert f"gpuplan.yaml:{line}: two sets of runs would be {said}" in str(raised.value)
+    (tmp_path / "m.py").write_text("def build_model(): ...")
+    if "grid" in fields:
+        assert len(read(tmp_path, text).experiments) == 2
+
+
+def test_a_value_that_a_grid_has_twice_is_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, ("layers: [6, 12]", "layers: [6, 12, 6]"))
+    assert "gpuplan.yaml:23: experiments.sweep.runs.grid: layers has 6 twice; `seeds`" in said
 
 
 def test_experiments_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:

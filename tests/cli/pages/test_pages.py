@@ -1,7 +1,7 @@
 """The pages of `gpuplan ui`: each is there, with data and without, and names on it stay text."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -143,6 +143,28 @@ def test_launches_show_spent_against_planned(client, tmp_path: Path) -> None:
     assert 'data-refresh-s="10"' in text
     page = client.get(f"/launch/{RUN}").text
     assert "Burn-down" in page and f"<code>gpuplan stop {RUN}</code>" in page
+
+
+def test_a_project_will_come_to_no_less_than_its_open_launches_have_spent(
+    client, tmp_path: Path
+) -> None:
+    project = tmp_path / "gpuplan.yaml"
+    keep_report(small_report(), project)
+    (key,) = re.findall(r'href="/project/(\w+)"', client.get("/").text)
+    row = next(one for one in small_report().experiments if one.plan_id is not None)
+    clock = Clock(NOW - timedelta(hours=9000))
+    engine = FakeEngine(clock)
+    context = make_context(tmp_path, engine)
+    context.ledger._store = Store()
+    record = make_record(tmp_path, clock, plan=row.plan_id)
+    wait_started(context, ask(context, begin(context, record, SpendingLimits(), spot=False)))
+    text = client.get(f"/project/{key}").text
+    (spent,), (ends,) = (
+        re.findall(rf"{name}.*?\$([\d,.]+)", text, re.DOTALL)
+        for name in ("Spent until now", "Will come to")
+    )
+    total = small_report().total.usd
+    assert Decimal(ends.replace(",", "")) >= Decimal(spent.replace(",", "")) > total
 
 
 def test_prices_have_ages(client) -> None:

@@ -73,9 +73,10 @@ def test_development_is_a_multiple_of_everything_else() -> None:
     [
         ({}, "5.00"),
         ({"development": 2}, "15.00"),
-        # Half of the runs end at 20 %; one attempt for three runs fails half-way.
-        ({"stop_early": {"share": "50%", "at_progress": "20%"}}, "3.00"),
-        ({"retry": {"failed_share": "25%", "mean_progress_at_failure": "50%"}}, "5.83"),
+        # Of 10 h one is the start. Half of the runs end at 20 %: 1 + 0.6 × 9 h.
+        ({"stop_early": {"share": "50%", "at_progress": "20%"}}, "3.20"),
+        # One attempt for three runs fails half-way, after 1 + 4.5 h.
+        ({"retry": {"failed_share": "25%", "mean_progress_at_failure": "50%"}}, "5.92"),
     ],
 )
 def test_disks_are_paid_while_machines_are_there(fields: dict[str, object], usd: str) -> None:

@@ -6,13 +6,15 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from answers import make_plan
 
-from gpuplan.planner.budget.ledger import ledger, total_usd
+from gpuplan.planner.budget.ledger import Books, ledger, total_usd
 from gpuplan.planner.budget.planned import RunLine
 from gpuplan.planner.budget.project.defaults import default
 from gpuplan.planner.budget.ranges import DRAWS, high_factor, simulate
+from gpuplan.planner.budget.sensitivity import sensitivities
 from gpuplan.planner.budget.sums import months_of
-from tests.support.projects import make_books, make_project, make_run_cost
+from tests.support.projects import make_books, make_planned, make_project, make_run_cost
 
 MANY = [f"e{i}" for i in range(12)]
 
@@ -55,6 +57,49 @@ def test_the_errors_of_two_experiments_go_together_as_much_as_is_said() -> None:
     ranges, _ = ranges_of(["a", "b"])
     logs = [np.log(ranges.by_experiment[name]) for name in ("a", "b")]
     assert np.corrcoef(*logs)[0, 1] == pytest.approx(default("shared_error")[0], abs=0.04)
+
+
+def books_of_a_model(seeds: dict[str, int], *, workloads: tuple[str, ...] = ("w",)) -> Books:
+    """Return experiments of so many runs of one model by one plan, or of several models."""
+    project = make_project(
+        experiments={
+            name: {"model": "a", "tokens": 1, "runs": {"seeds": count}}
+            for name, count in seeds.items()
+        }
+    )
+    cost = make_run_cost(spread=1.3, plan=make_plan())
+    planned = tuple(
+        make_planned(project, name, cost, workload=workloads[i % len(workloads)])
+        for i, name in enumerate(seeds)
+    )
+    return Books(project=project, planned=planned)
+
+
+def range_of(books: Books):
+    rows = ledger(books)
+    return simulate(books, rows, months_of(books.project, rows)), total_usd(rows)
+
+
+def test_runs_of_one_model_by_one_plan_are_as_sure_in_one_experiment_as_in_many() -> None:
+    whole, usd = range_of(books_of_a_model({"a": 20}))
+    parts, same_usd = range_of(books_of_a_model(dict.fromkeys(map(str, range(20)), 1)))
+    assert usd == same_usd
+    assert parts.of_project(usd) == whole.of_project(usd)
+    assert parts.of_experiment("3", Decimal(20)) == parts.of_experiment("7", Decimal(20))
+
+
+def test_runs_of_another_model_have_an_error_of_their_own() -> None:
+    one, usd = range_of(books_of_a_model({"a": 1, "b": 1}))
+    two, _ = range_of(books_of_a_model({"a": 1, "b": 1}, workloads=("w", "v")))
+    assert width(two.of_project(usd)) < width(one.of_project(usd))
+
+
+def test_what_runs_of_one_model_alone_move_is_said_of_all_of_them() -> None:
+    books = books_of_a_model({"a": 1, "b": 1, "c": 1}, workloads=("w", "w", "v"))
+    found = {one.name: one for one in sensitivities(books, ledger(books))}
+    assert "how fast a and 1 more of its model and plan train" in found
+    alone, both = found["how fast c alone trains"], found[next(n for n in found if "1 more" in n)]
+    assert both.swing_usd == pytest.approx(2 * alone.swing_usd, abs=Decimal("0.02"))
 
 
 def test_eighty_percent_of_the_draws_lie_in_the_range() -> None:

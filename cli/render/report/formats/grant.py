@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
+from .....catalog.text.quantity import format_given_share
 from .....catalog.units import SECONDS_PER_HOUR, TERA
 from .....planner.budget.report.report import BudgetReport
 from .....planner.budget.report.rows import ExperimentRow, Sum
 from .....planner.budget.report.summary import WHAT_IF
 from .. import words
-from ..figures import about_usd, clean, count, cut, share, usd
+from ..figures import about_usd, clean, count, cut, usd
 from ..tables.grant_tables import quarters_table, resources_table
 from ..tables.tables import Column, Table, without_empty
 from .calculator import calculator_table
@@ -76,7 +77,7 @@ def _has_content(passage: Passage) -> bool:
 def _asked(report: BudgetReport) -> Iterator[str]:
     text = f"{usd(report.budget_usd)} is asked for"
     if report.contingency_usd:
-        part = share(report.contingency_share)
+        part = format_given_share(report.contingency_share)
         text += f": {usd(report.total.usd)} that is planned, and {part} for what nobody planned"
     total = report.total
     yield (
