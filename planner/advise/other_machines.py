@@ -12,9 +12,9 @@ from ..plan.question import Choices, Machine, Question, Work
 from ..search.search import search
 from ..software.versions import BF16_REDUCTION
 from .changes import Proposal
-from .judgement import cost_of, time_of
 from .setting import Replanner, Setting, fits
 from .snippets import options_of
+from .time_and_cost import cost_of, time_of
 
 SLOWEST = 2.0
 """A cheaper machine may take so many times as long."""

@@ -17,6 +17,7 @@ from .answer import Change
 NO_RISK = "none that is known"
 SAME = 0.005
 """A smaller share of the time, or of the cost, is not worth a figure."""
+ENDS_RISK = "ends the risk of running out of memory"
 UNTOLD = "nothing that was tried on this machine makes a difference that can be told"
 
 
@@ -102,7 +103,10 @@ def _deed(change: Change) -> str:
 
 
 def gain_text(change: Change, today: Plan) -> str:
-    """Return what a change does to the step, the job and its cost; its memory where it now fits."""
+    """Return what a change does to the step, the job and its cost; its memory where it now fits.
+
+    Where it takes a risk of running out of memory away, that too.
+    """
     plan = change.plan
     if change.time_saved_share is None:
         usd = plan.likely_usd if plan.job is not None else None
@@ -110,7 +114,8 @@ def gain_text(change: Change, today: Plan) -> str:
         peak = plan.peak_memory_bytes
         memory = format_memory_use(peak.value, peak.capacity)
         return ", ".join([memory, f"{format_seconds(plan.step_time_s.value)} a step", *cost])
-    return ", ".join([pace_text(plan, today), saved_text(change, today)])
+    safer = [ENDS_RISK] if change.ends_oom_risk else []
+    return ", ".join([pace_text(plan, today), saved_text(change, today), *safer])
 
 
 def pace_text(plan: Plan, today: Plan) -> str:
