@@ -18,14 +18,14 @@ from ..software.compile_time import not_compiled_notes
 from .answer import HELPING, Change
 from .assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
 from .changes import Proposal, compiled_today, proposals
-from .judgement import best_sizes, is_risky, judged, ranked
+from .judgement import best_sizes, judged, ranked
 from .masked_attention import takes_a_mask
 from .oom_risk import accepted_risk, risk_notes
-from .other_machines import everything_free, other_machines
+from .other_machines import other_machines
 from .setting import Replanner, Setting, fits
-from .snippets import options_of
-from .time_and_cost import cost_of, time_of
+from .time_and_cost import time_of
 from .todays_setting import setting_of, work_of
+from .together import together
 from .wording import elsewhere, headline, pace_text
 
 
@@ -99,15 +99,15 @@ def advise(
     judgements = (judged(*each, plan, max_oom=max_oom) for each in machines)
     found += [one for one in judgements if one.verdict in HELPING]
     changes = ranked(found, max_oom=accepted)
-    together = _together(setting, plan, replanner, catalogue, changes, accepted)
+    everything = together(setting, plan, replanner, catalogue, changes, accepted=accepted)
     return AdviceOutcome(
-        headline=headline(plan, changes, together, today_fits=fits(plan)),
+        headline=headline(plan, changes, everything, today_fits=fits(plan)),
         elsewhere=elsewhere(changes),
         today=plan,
         today_fits=fits(plan),
         assumed=assumed,
         changes=changes,
-        together=together,
+        together=everything,
         notes=(
             *profile.notes,
             *risk_notes(plan, changes, max_oom),
@@ -148,44 +148,6 @@ def _planned(replanner: Replanner, wanted: Iterable[Proposal]) -> Iterator[tuple
         plan = replanner.try_plan(proposal.setting)
         if plan is not None:
             yield proposal, plan
-
-
-def _together(
-    setting: Setting,
-    today: Plan,
-    replanner: Replanner,
-    catalogue: Catalogue,
-    changes: tuple[Change, ...],
-    accepted: float,
-) -> Change | None:
-    """Return everything free on the same machine, where that beats every single change there."""
-    plan = everything_free(setting, today, replanner, catalogue)
-    if plan is None:
-        return None
-    proposal = Proposal(
-        kind="together",
-        text=plan.string,
-        setting=setting,
-        risks=("several things change at once: make them one by one",),
-        lines=(
-            options_of(plan)
-            + f" --precision {plan.precision} --recompute {plan.recompute_text}"
-            + (f" --frozen-precision {plan.frozen_precision}" if plan.frozen_precision else "")
-            + (" --compile" if plan.compile else " --no-compile"),
-        ),
-    )
-    change = judged(proposal, plan, today, max_oom=replanner.money.max_oom)
-    single = [
-        one.plan
-        for one in changes
-        if one.kind not in ("machine", "global_batch", "optimizer", "input", "attention")
-        and fits(one.plan)
-        and not is_risky(one, accepted)
-    ]
-    costs = [cost.value for one in single if (cost := cost_of(one)) is not None]
-    own = cost_of(plan)
-    beaten = own is not None and all(own.value < cost for cost in costs)
-    return change if beaten and change.verdict in ("makes_it_fit", "saves") else None
 
 
 def _mask_notes(setting: Setting, today: Plan, replanner: Replanner) -> Iterator[str]:

@@ -90,12 +90,7 @@ def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
     """Yield other micro-batches of the same global batch."""
     setup = today.setup
     size, accum = setup.micro_batch, setup.grad_accum
-    kernels = (kernel for segment in profile.steps[0].segments for kernel in segment.kernels)
-    has_norms = any("batch_norm" in kernel.op for kernel in kernels)
-    seen_by = [
-        *(["batch norms see"] if has_norms else []),
-        *(["the loss compares"] if profile.mixes_samples else []),
-    ]
+    seen_by = seen_at_once(profile)
     pairs = [(size * f, accum // f) for f in FACTORS if accum % f == 0]
     pairs += [(size // f, accum * f) for f in FACTORS if size % f == 0]
     for micro_batch, grad_accum in pairs:
@@ -109,6 +104,16 @@ def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
             lines=(f"micro_batch, grad_accum = {micro_batch}, {grad_accum}",),
             alters_training=profile.mixes_samples,
         )
+
+
+def seen_at_once(profile: Profile) -> list[str]:
+    """Return what looks at a whole micro-batch: "batch norms see", "the loss compares"."""
+    kernels = (kernel for segment in profile.steps[0].segments for kernel in segment.kernels)
+    has_norms = any("batch_norm" in kernel.op for kernel in kernels)
+    return [
+        *(["batch norms see"] if has_norms else []),
+        *(["the loss compares"] if profile.mixes_samples else []),
+    ]
 
 
 def _global_batches(today: Setting) -> Iterator[Proposal]:
