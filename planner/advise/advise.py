@@ -22,6 +22,7 @@ from .judgement import best_sizes, judged, ranked
 from .masked_attention import takes_a_mask
 from .oom_risk import accepted_risk, risk_notes
 from .other_machines import other_machines
+from .own_recompute import own_recompute_notes
 from .setting import Replanner, Setting, fits
 from .time_and_cost import time_of
 from .todays_setting import setting_of, work_of
@@ -111,6 +112,7 @@ def advise(
         notes=(
             *profile.notes,
             *risk_notes(plan, changes, max_oom),
+            *own_recompute_notes(profile),
             *_attention_notes(profile),
             *(_mask_notes(setting, plan, replanner) if causal_mask is None else ()),
             *embedding_notes(profile, setting.setup),

@@ -21,6 +21,7 @@ from .answer import Kind
 from .masked_attention import takes_a_mask
 from .memory_order import takes_images_in_plain_order
 from .odd_width import widths_to_pad
+from .own_recompute import own_recompute, without_own_recompute
 from .setting import Setting
 
 FACTORS = (2, 4, 8, 16)
@@ -171,14 +172,26 @@ def _frozen_precisions(today: Setting, profile: Profile) -> Iterator[Proposal]:
 
 
 def _recompute(today: Setting, profile: Profile) -> Iterator[Proposal]:
+    """Yield other policies; where the file itself recomputes, what comes in place of that."""
     if not profile.blocks:
         return
+    own, now = own_recompute(profile), today.setup.recompute
+    can_leave_out = own is not None and without_own_recompute(profile) is not None
     for policy in snippets.RECOMPUTE_LINES:
-        if policy != today.setup.recompute:
+        setting = _changed(today, recompute=policy, recompute_share=1.0)
+        text = f"recompute {now} → {policy}"
+        if own is not None:
+            stays = policy == "full"
+            if (stays and own.is_everywhere) or not (stays or can_leave_out):
+                continue
+            setting = replace(setting, keeps_own_recompute=stays)
+            beside = "" if now == "none" else f"{now} beside "
+            text = f"recompute {beside}{own} → {policy}"
+        if setting != today:
             yield Proposal(
                 kind="recompute",
-                text=f"recompute {today.setup.recompute} → {policy}",
-                setting=_changed(today, recompute=policy, recompute_share=1.0),
+                text=text,
+                setting=setting,
                 lines=snippets.RECOMPUTE_LINES[policy],
             )
 

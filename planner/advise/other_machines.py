@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...catalog.snapshot import Catalogue
+from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from ..plan.plan import Plan
 from ..plan.question import Choices, Machine, Question, Work
@@ -61,7 +62,7 @@ def other_machines(
         money=replanner.money,
         by="instance",
     )
-    found = _search(question, replanner, catalogue)
+    found = _search(question, replanner, catalogue, replanner.profile)
     others = [one for one in found if _place(one) != _place(plan)]
     if plan.runnable is not False:
         others = [one for one in others if one.runnable is not False] or others
@@ -74,9 +75,9 @@ def everything_free(
 ) -> Plan | None:
     """Return the cheapest plan on the same machine with the same global batch and optimizer.
 
-    Layout, micro-batch, precision, recompute and compilation are free; offload is tried where
-    nothing else fits. What `gpuplan run` does not carry out is returned where it carries out
-    nothing.
+    Layout, micro-batch, precision, recompute (of the file too) and compilation are free; offload is
+    tried where nothing else fits. What `gpuplan run` does not carry out is returned where it
+    carries out nothing.
     """
     for runnable in (True, False):
         found = [*_free_plans(today, plan, replanner, catalogue, runnable=runnable)]
@@ -102,7 +103,7 @@ def _free_plans(
             money=replanner.money,
             runnable=runnable,
         )
-        yield from _search(question, replanner, catalogue)
+        yield from _search(question, replanner, catalogue, replanner.freest)
 
 
 def not_run_risk(plan: Plan, today: Plan) -> tuple[str, ...]:
@@ -113,11 +114,13 @@ def not_run_risk(plan: Plan, today: Plan) -> tuple[str, ...]:
     return (f"`gpuplan run` does not carry it out{f': {why}' if why else ''}",)
 
 
-def _search(question: Question, replanner: Replanner, catalogue: Catalogue) -> list[Plan]:
+def _search(
+    question: Question, replanner: Replanner, catalogue: Catalogue, profile: Profile
+) -> list[Plan]:
     """Return the plans that run without a port, and hardly ever out of memory."""
     found = search(
         question,
-        replanner.profile,
+        profile,
         catalogue,
         curve_choice=replanner.curve_choice,
         own_stops=replanner.own_stops,

@@ -23,6 +23,7 @@ from ..software.frozen_base import why_not_kept
 from ..software.stack import casts_layers
 from ..software.versions import reduction_features
 from .assumed_batch import batch_by_rule
+from .own_recompute import own_recompute
 from .setting import Setting
 
 T = TypeVar("T")
@@ -80,6 +81,8 @@ def setting_of(
     )
     if not choices.optimizer:
         assumed.append(f"optimizer {profile.optimizer.name}, as in the file")
+    if (own := own_recompute(profile)) is not None:
+        assumed.append(f"recompute of {own}")
     if frozen is not None and not choices.frozen_precisions:
         kept = replace(setup, frozen_precision=frozen)
         if why_not_kept(kept, choice.accelerator) is None:

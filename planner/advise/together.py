@@ -13,6 +13,7 @@ from .judgement import is_risky, judged
 from .other_machines import everything_free, not_run_risk
 from .printed_options import all_options
 from .setting import Replanner, Setting, fits
+from .snippets import RECOMPUTE_LINES
 from .time_and_cost import cost_of
 
 OUTSIDE = ("machine", "global_batch", "optimizer", "input", "attention")
@@ -44,16 +45,17 @@ def together(
     if plan is None:
         return None
     parts = list(_parts(plan, setting, replanner))
+    leaves_out = replanner.freest is not replanner.profile
     proposal = Proposal(
         kind="together",
-        text=plan.string,
+        text=f"{plan.string} without the file's own recompute" if leaves_out else plan.string,
         setting=setting,
         risks=(
             "several things change at once: make them one by one",
             *not_run_risk(plan, today),
             *dict.fromkeys(risk for part in parts for risk in part.risks),
         ),
-        lines=(all_options(plan, setting),),
+        lines=(*(RECOMPUTE_LINES["none"] if leaves_out else ()), all_options(plan, setting)),
         alters_training=any(part.alters_training for part in parts),
     )
     change = judged(proposal, plan, today, max_oom=replanner.money.max_oom)
