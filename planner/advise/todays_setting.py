@@ -146,10 +146,15 @@ def _one(name: str, given: Sequence[T]) -> T | None:
     return given[0] if given else None
 
 
+def _names(given: Sequence[str]) -> list[str]:
+    """Return the names, of which one text may hold several, as the catalogue reads them."""
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+
+
 def _machine(question: Question, catalogue: Catalogue, assumed: list[str]) -> PricedInstance:
     machine = question.machine
-    name = _one("accelerator", machine.accelerators)
-    instance = _one("instance", machine.instances)
+    name = _one("accelerator", _names(machine.accelerators))
+    instance = _one("instance", _names(machine.instances))
     if name is None and instance is None:
         raise UsageError(
             "The machine of today's setting is not given.",

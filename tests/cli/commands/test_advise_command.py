@@ -173,6 +173,8 @@ def test_beside_a_plan_a_provider_limits_the_other_machines(
     [
         ("", "No machine is given"),
         ("--on H100 --instance p5.48xlarge", "Both --on and --instance"),
+        ("--on H100:8,A100:8", "--on names 2: H100:8, A100:8. Today's setting runs on one."),
+        ("--instance p4d.24xlarge,p5.48xlarge", "give one: --instance p4d.24xlarge."),
         ("--plan abc --micro-batch 4", "--micro-batch is given beside --plan"),
         ("--on H100 --tokens 1B --steps 10", "the amount of work is one of them"),
         ("--on H100 --precision fp23", "Did you mean fp32"),
