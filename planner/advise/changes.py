@@ -21,6 +21,7 @@ from .answer import Kind
 from .masked_attention import takes_a_mask
 from .memory_order import takes_images_in_plain_order
 from .odd_width import widths_to_pad
+from .offload_lines import offload_lines
 from .own_recompute import own_recompute, without_own_recompute
 from .setting import Setting
 
@@ -370,5 +371,5 @@ def _offload(today: Setting, profile: Profile) -> Iterator[Proposal]:
                 text=f"offload {'+'.join(ordered(now)) or 'none'} → {words}",
                 setting=_changed(today, offload=offload),
                 risks=("the step waits for the host's memory and its link",) if offload else (),
-                lines=(f"--offload {words}",),
+                lines=offload_lines(offload, now, today.setup.layout),
             )
