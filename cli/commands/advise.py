@@ -75,7 +75,7 @@ DEFAULT_TOP = 5
     type=Share(),
     default=MOST_OOM,
     show_default=True,
-    help="Changes with a larger chance of running out of memory come after the others.",
+    help="Changes with a larger chance of running out of memory than this and today's come later.",
 )
 @option("Output", "--top", type=CountOrAll(), help="Changes to show in full, or all; default: 5.")
 @output_options(*FORMATS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from ...catalog.errors import UsageError
@@ -89,7 +90,19 @@ def setting_question(options: AdviseOptions) -> Question:
             f"{what}; today's setting runs on one.",
             fix="give one of --on H100:8, --instance p5.48xlarge and --plan PLAN-ID.",
         )
+    for flag, named in (("--on", options.on), ("--instance", options.instance)):
+        _refuse_several(flag, named)
     return question_of(_listed(options))
+
+
+def _refuse_several(flag: str, given: str | None) -> None:
+    """Refuse a list of machines, before the model is traced."""
+    names = [name.strip() for name in (given or "").split(",") if name.strip()]
+    if len(names) > 1:
+        raise UsageError(
+            f"{flag} names {len(names)}: {', '.join(names)}. Today's setting runs on one.",
+            fix=f"give one: {flag} {quote(names[0])}.",
+        )
 
 
 def _listed(options: AdviseOptions) -> QuestionOptions:

@@ -232,7 +232,13 @@ OPTIONS = (
         is_flag=True,
         help="Ask the clouds what your account can start now; what it cannot comes last.",
     ),
-    option("Money", "--sort", type=OneOf(SORTS), help="Order of the plans; default: cost."),
+    option(
+        "Money",
+        "--sort",
+        type=OneOf(SORTS),
+        help="Order of the plans: memory is the smallest peak of a device first, throughput the"
+        " most samples a second; default: cost.",
+    ),
     option(
         "Money",
         "--max-oom-risk",

@@ -13,6 +13,7 @@ from ...catalog.errors import UsageError
 from ...catalog.frozen import FrozenModel
 from ...catalog.types import CPU_PREFIX
 from ...planner.plan.plan import SCHEMA_VERSION, Breakdown, Plan
+from ...planner.predict.interval import allocator_interval
 
 Quantity = Literal["s", "bytes"]
 OTHER_PARTS = ("optimizer", "input", "checkpoint")
@@ -184,7 +185,7 @@ def _memory_rows(record: Mapping[str, Any], plan: Plan | None) -> Iterator[Actua
         # What torch's allocator reserves: the contexts of the driver and NCCL are not in it.
         peak, framework = plan.peak_memory_bytes, plan.memory_breakdown_bytes.framework
         predicted = peak.value - framework
-        interval = (peak.low - framework, peak.high - framework)
+        interval = allocator_interval(peak, framework)
     yield _row(
         "peak memory, reserved",
         "bytes",

@@ -45,9 +45,7 @@ def given_plan(text: str | Plan) -> SourcedPlan:
     except ValidationError as error:
         raise UsageError(f"{place} is not a plan: {_first_fault(error)}.", fix=WRITE_ONE) from None
     if wanted and not plan.id.startswith(wanted.lower()):
-        raise UsageError(
-            f"{place} holds plan {plan.id}, not {wanted}.", fix=f"give --plan {place}."
-        )
+        raise UsageError(f"{place} holds plan {plan.id}, not {wanted}.", fix=f"give {place} alone.")
     return SourcedPlan(plan=plan, estimate=None)
 
 
@@ -83,7 +81,7 @@ def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> SourcedPlan
         said = f"Several plans of {place} begin with {wanted}: {listed}."
     else:
         said = f"{place} holds {len(ids)} plans: {listed}."
-    raise UsageError(said, fix=f"say which: --plan {place}#{ids[0]}.")
+    raise UsageError(said, fix=f"name one of them in its place: {place}#{ids[0]}.")
 
 
 def _read(path: Path) -> dict[str, Any]:

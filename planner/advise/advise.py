@@ -18,12 +18,15 @@ from ..software.compile_time import not_compiled_notes
 from .answer import HELPING, Change
 from .assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
 from .changes import Proposal, compiled_today, proposals
-from .judgement import best_sizes, cost_of, is_risky, judged, ranked, time_of
+from .judgement import best_sizes, judged, ranked
 from .masked_attention import takes_a_mask
-from .other_machines import everything_free, other_machines
+from .oom_risk import accepted_risk, risk_notes
+from .other_machines import other_machines
+from .own_recompute import own_recompute_notes
 from .setting import Replanner, Setting, fits
-from .snippets import options_of
+from .time_and_cost import time_of
 from .todays_setting import setting_of, work_of
+from .together import together
 from .wording import elsewhere, headline, pace_text
 
 
@@ -91,22 +94,25 @@ def advise(
         setting, plan = accumulated_until_it_fits(setting, plan, replanner)
         assumed = (*assumed, assumed_text(by_rule, setting))
     max_oom = today.money.max_oom
-    found = _on_this_machine(setting, plan, replanner, max_oom, causal_mask)
+    accepted = accepted_risk(plan, max_oom)
+    found = _on_this_machine(setting, plan, replanner, accepted, causal_mask)
     machines = other_machines(setting, plan, replanner, catalogue, others or today.machine)
-    found += [one for one in (judged(*each, plan) for each in machines) if one.verdict in HELPING]
-    changes = ranked(found, max_oom=max_oom)
-    together = _together(setting, plan, replanner, catalogue, changes, max_oom)
+    judgements = (judged(*each, plan, max_oom=max_oom) for each in machines)
+    found += [one for one in judgements if one.verdict in HELPING]
+    changes = ranked(found, max_oom=accepted)
+    everything = together(setting, plan, replanner, catalogue, changes, accepted=accepted)
     return AdviceOutcome(
-        headline=headline(plan, changes, together, today_fits=fits(plan)),
+        headline=headline(plan, changes, everything, today_fits=fits(plan)),
         elsewhere=elsewhere(changes),
         today=plan,
         today_fits=fits(plan),
         assumed=assumed,
         changes=changes,
-        together=together,
+        together=everything,
         notes=(
             *profile.notes,
-            *_risk_notes(plan, max_oom),
+            *risk_notes(plan, changes, max_oom),
+            *own_recompute_notes(profile),
             *_attention_notes(profile),
             *(_mask_notes(setting, plan, replanner) if causal_mask is None else ()),
             *embedding_notes(profile, setting.setup),
@@ -116,15 +122,24 @@ def advise(
 
 
 def _on_this_machine(
-    setting: Setting, today: Plan, replanner: Replanner, max_oom: float, causal_mask: str | None
+    setting: Setting, today: Plan, replanner: Replanner, accepted: float, causal_mask: str | None
 ) -> list[Change]:
-    """Return the single changes on the same machine that can be predicted."""
+    """Return the single changes on the same machine that can be predicted.
+
+    Args:
+        setting: today's.
+        today: its plan.
+        replanner: with the model, the work and the way of buying.
+        accepted: the largest chance of running out of memory with which none comes later.
+        causal_mask: where the file makes its causal mask.
+    """
     waits = bool(today.breakdown_s.input_wait)
     wanted = proposals(
         setting, replanner.profile, fits=fits(today), waits=waits, causal_mask=causal_mask
     )
-    judgements = [judged(*one, today) for one in _planned(replanner, wanted)]
-    return best_sizes(judgements, max_oom=max_oom)
+    max_oom = replanner.money.max_oom
+    found = [judged(*one, today, max_oom=max_oom) for one in _planned(replanner, wanted)]
+    return best_sizes(found, max_oom=accepted)
 
 
 def _planned(replanner: Replanner, wanted: Iterable[Proposal]) -> Iterator[tuple[Proposal, Plan]]:
@@ -135,50 +150,6 @@ def _planned(replanner: Replanner, wanted: Iterable[Proposal]) -> Iterator[tuple
         plan = replanner.try_plan(proposal.setting)
         if plan is not None:
             yield proposal, plan
-
-
-def _together(
-    setting: Setting,
-    today: Plan,
-    replanner: Replanner,
-    catalogue: Catalogue,
-    changes: tuple[Change, ...],
-    max_oom: float,
-) -> Change | None:
-    """Return everything free on the same machine, where that beats every single change there."""
-    plan = everything_free(setting, today, replanner, catalogue)
-    if plan is None:
-        return None
-    proposal = Proposal(
-        kind="together",
-        text=plan.string,
-        setting=setting,
-        risks=("several things change at once: make them one by one",),
-        lines=(
-            options_of(plan)
-            + f" --precision {plan.precision} --recompute {plan.recompute_text}"
-            + (f" --frozen-precision {plan.frozen_precision}" if plan.frozen_precision else "")
-            + (" --compile" if plan.compile else " --no-compile"),
-        ),
-    )
-    change = judged(proposal, plan, today)
-    single = [
-        one.plan
-        for one in changes
-        if one.kind not in ("machine", "global_batch", "optimizer", "input", "attention")
-        and fits(one.plan)
-        and not is_risky(one, max_oom)
-    ]
-    costs = [cost.value for one in single if (cost := cost_of(one)) is not None]
-    own = cost_of(plan)
-    beaten = own is not None and all(own.value < cost for cost in costs)
-    return change if beaten and change.verdict in ("makes_it_fit", "saves") else None
-
-
-def _risk_notes(today: Plan, max_oom: float) -> Iterator[str]:
-    risk = today.p_oom or 0.0
-    if fits(today) and risk > max_oom:
-        yield f"today's setting runs out of memory with a chance of {risk * 100:.0f} %"
 
 
 def _mask_notes(setting: Setting, today: Plan, replanner: Replanner) -> Iterator[str]:

@@ -54,6 +54,9 @@ class Change(FrozenModel):
     """Of the time of the whole job, or of a sample without an amount of work; 1 is all of it."""
     cost_saved_share: float | None
     """The same of the cost."""
+    ends_oom_risk: bool = False
+    """Whether today's setting fits and runs out of memory with a larger chance than is accepted
+    (`--max-oom-risk`), and the changed one does not."""
     risks: tuple[str, ...]
     """What it may cost beside time and money; empty: nothing that is known."""
     lines: tuple[str, ...]

@@ -21,6 +21,8 @@ from .answer import Kind
 from .masked_attention import takes_a_mask
 from .memory_order import takes_images_in_plain_order
 from .odd_width import widths_to_pad
+from .offload_lines import offload_lines
+from .own_recompute import own_recompute, without_own_recompute
 from .setting import Setting
 
 FACTORS = (2, 4, 8, 16)
@@ -90,12 +92,7 @@ def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
     """Yield other micro-batches of the same global batch."""
     setup = today.setup
     size, accum = setup.micro_batch, setup.grad_accum
-    kernels = (kernel for segment in profile.steps[0].segments for kernel in segment.kernels)
-    has_norms = any("batch_norm" in kernel.op for kernel in kernels)
-    seen_by = [
-        *(["batch norms see"] if has_norms else []),
-        *(["the loss compares"] if profile.mixes_samples else []),
-    ]
+    seen_by = seen_at_once(profile)
     pairs = [(size * f, accum // f) for f in FACTORS if accum % f == 0]
     pairs += [(size // f, accum * f) for f in FACTORS if size % f == 0]
     for micro_batch, grad_accum in pairs:
@@ -112,6 +109,16 @@ def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
             ),
             alters_training=profile.mixes_samples,
         )
+
+
+def seen_at_once(profile: Profile) -> list[str]:
+    """Return what looks at a whole micro-batch: "batch norms see", "the loss compares"."""
+    kernels = (kernel for segment in profile.steps[0].segments for kernel in segment.kernels)
+    has_norms = any("batch_norm" in kernel.op for kernel in kernels)
+    return [
+        *(["batch norms see"] if has_norms else []),
+        *(["the loss compares"] if profile.mixes_samples else []),
+    ]
 
 
 def _global_batches(today: Setting) -> Iterator[Proposal]:
@@ -172,14 +179,26 @@ def _frozen_precisions(today: Setting, profile: Profile) -> Iterator[Proposal]:
 
 
 def _recompute(today: Setting, profile: Profile) -> Iterator[Proposal]:
+    """Yield other policies; where the file itself recomputes, what comes in place of that."""
     if not profile.blocks:
         return
+    own, now = own_recompute(profile), today.setup.recompute
+    can_leave_out = own is not None and without_own_recompute(profile) is not None
     for policy in snippets.RECOMPUTE_LINES:
-        if policy != today.setup.recompute:
+        setting = _changed(today, recompute=policy, recompute_share=1.0)
+        text = f"recompute {now} → {policy}"
+        if own is not None:
+            stays = policy == "full"
+            if (stays and own.is_everywhere) or not (stays or can_leave_out):
+                continue
+            setting = replace(setting, keeps_own_recompute=stays)
+            beside = "" if now == "none" else f"{now} beside "
+            text = f"recompute {beside}{own} → {policy}"
+        if setting != today:
             yield Proposal(
                 kind="recompute",
-                text=f"recompute {today.setup.recompute} → {policy}",
-                setting=_changed(today, recompute=policy, recompute_share=1.0),
+                text=text,
+                setting=setting,
                 lines=snippets.RECOMPUTE_LINES[policy],
             )
 
@@ -363,5 +382,5 @@ def _offload(today: Setting, profile: Profile) -> Iterator[Proposal]:
                 text=f"offload {'+'.join(ordered(now)) or 'none'} → {words}",
                 setting=_changed(today, offload=offload),
                 risks=("the step waits for the host's memory and its link",) if offload else (),
-                lines=(f"--offload {words}",),
+                lines=offload_lines(offload, now, today.setup.layout),
             )

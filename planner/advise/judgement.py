@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..plan.plan import Plan
+from ..plan.question import MOST_OOM
 from .answer import HELPING, Change, Verdict
 from .changes import Proposal
+from .oom_risk import ends_risk, risk_texts
 from .setting import fits
+from .time_and_cost import Span, cost_of, time_of
 from .wording import gain_text
 
-LEAST_GAIN = 0.02
-"""A smaller change of time or cost is not told from none."""
-MOST_OVERLAP = 0.9
-"""Nor is one whose interval shares more than this of the shorter of both."""
-LEAST_RISK = 0.001
-"""A smaller chance of running out of memory is not told."""
 ORDER: tuple[Verdict, ...] = (
     "makes_it_fit",
     "saves",
@@ -26,52 +21,15 @@ ORDER: tuple[Verdict, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Span:
-    """A quantity with its 80 % interval."""
+def judged(proposal: Proposal, plan: Plan, today: Plan, *, max_oom: float = MOST_OOM) -> Change:
+    """Return a change with what it saves and risks, given its plan and today's.
 
-    value: float
-    low: float
-    high: float
-
-    def saved_share(self, after: Span) -> float:
-        """Return what of this is saved by another value; negative where it is larger."""
-        return 1 - after.value / self.value
-
-    def differs(self, after: Span) -> bool:
-        """Return whether the difference to another value can be told."""
-        if abs(self.saved_share(after)) < LEAST_GAIN:
-            return False
-        shared = min(self.high, after.high) - max(self.low, after.low)
-        shorter = min(self.high - self.low, after.high - after.low)
-        return shorter <= 0 or shared / shorter < MOST_OVERLAP
-
-
-def time_of(plan: Plan) -> Span:
-    """Return the hours of the whole job, or seconds of a sample without an amount of work."""
-    job = plan.whole_job
-    if job is not None:
-        return Span(job.hours, job.hours_low, job.hours_high)
-    step = plan.step_time_s
-    return Span(*(one / plan.global_batch for one in (step.value, step.low, step.high)))
-
-
-def cost_of(plan: Plan) -> Span | None:
-    """Return the dollars of the whole job, or of a sample; None where no price is known."""
-    job = plan.whole_job
-    if job is not None:
-        if job.usd is None or job.usd_low is None or job.usd_high is None or not job.usd:
-            return None
-        ends = (job.usd, job.usd_low, job.usd_high)
-        return Span(*(float(usd + job.beside_usd) for usd in ends))
-    if not plan.usd_per_hour:
-        return None
-    time_s = time_of(plan)
-    return Span(*(one * plan.usd_per_hour for one in (time_s.value, time_s.low, time_s.high)))
-
-
-def judged(proposal: Proposal, plan: Plan, today: Plan) -> Change:
-    """Return a change with what it saves and risks, given its plan and today's."""
+    Args:
+        proposal: the change.
+        plan: what comes of it.
+        today: today's plan.
+        max_oom: the largest chance of running out of memory that is wanted.
+    """
     comparable = fits(today) and fits(plan)
     before, after = time_of(today), time_of(plan)
     usd_before, usd_after = cost_of(today), cost_of(plan)
@@ -91,7 +49,8 @@ def judged(proposal: Proposal, plan: Plan, today: Plan) -> Change:
         cost_saved_share=usd_before.saved_share(usd_after)
         if priced and usd_before and usd_after
         else None,
-        risks=(*proposal.risks, *_plan_risks(plan)),
+        ends_oom_risk=ends_risk(plan, today, max_oom),
+        risks=(*proposal.risks, *_plan_risks(plan, today)),
         lines=proposal.lines,
         plan=plan,
     )
@@ -119,10 +78,8 @@ def _gain(before: Span, after: Span) -> int:
     return 1 if after.value < before.value else -1
 
 
-def _plan_risks(plan: Plan) -> list[str]:
-    risks = []
-    if plan.p_oom is not None and plan.p_oom >= LEAST_RISK and fits(plan):
-        risks.append(f"it runs out of memory with a chance of {plan.p_oom:.1%}".replace("%", " %"))
+def _plan_risks(plan: Plan, today: Plan) -> list[str]:
+    risks = [*risk_texts(plan, today)]
     if plan.needs_build is not None:
         risks.append("the device needs another build of torch")
     if plan.usually_reserved:
@@ -138,7 +95,8 @@ def ranked(changes: list[Change], *, max_oom: float) -> tuple[Change, ...]:
 
     Args:
         changes: all of them; money counts first, then time.
-        max_oom: those that run out of memory with a larger chance come after those that do not.
+        max_oom: those that run out of memory with a larger chance come after those that do not:
+            what is accepted (`accepted_risk`).
     """
 
     def order(change: Change) -> tuple[float, ...]:
@@ -165,6 +123,10 @@ def best_sizes(changes: list[Change], *, max_oom: float) -> list[Change]:
     """Return the changes with one micro-batch and one global batch: the best of those tried.
 
     Of sizes between which no difference can be told, the first that was tried stays.
+
+    Args:
+        changes: all of them.
+        max_oom: as for `ranked`.
     """
     kept: list[Change] = []
     places: dict[str, int] = {}

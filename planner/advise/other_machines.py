@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...catalog.snapshot import Catalogue
+from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from ..plan.plan import Plan
 from ..plan.question import Choices, Machine, Question, Work
 from ..search.search import search
 from ..software.versions import BF16_REDUCTION
 from .changes import Proposal
-from .judgement import cost_of, time_of
+from .printed_options import machine_options
 from .setting import Replanner, Setting, fits
-from .snippets import options_of
+from .time_and_cost import cost_of, time_of
 
 SLOWEST = 2.0
 """A cheaper machine may take so many times as long."""
@@ -61,10 +62,12 @@ def other_machines(
         money=replanner.money,
         by="instance",
     )
-    found = _search(question, replanner, catalogue)
+    found = _search(question, replanner, catalogue, replanner.profile)
     others = [one for one in found if _place(one) != _place(plan)]
+    if plan.runnable is not False:
+        others = [one for one in others if one.runnable is not False] or others
     for other in _picked(others, plan):
-        yield _proposal(other, today), other
+        yield _proposal(other, today, not_run_risk(other, plan)), other
 
 
 def everything_free(
@@ -72,10 +75,21 @@ def everything_free(
 ) -> Plan | None:
     """Return the cheapest plan on the same machine with the same global batch and optimizer.
 
-    Layout, micro-batch, precision, recompute and compilation are free; offload is tried where
-    nothing else fits.
+    Layout, micro-batch, precision, recompute (of the file too) and compilation are free; offload is
+    tried where nothing else fits. What `gpuplan run` does not carry out is returned where it
+    carries out nothing.
     """
-    found: list[Plan] = []
+    for runnable in (True, False):
+        found = [*_free_plans(today, plan, replanner, catalogue, runnable=runnable)]
+        if found:
+            return min(found, key=_cost)
+    return None
+
+
+def _free_plans(
+    today: Setting, plan: Plan, replanner: Replanner, catalogue: Catalogue, *, runnable: bool
+) -> Iterator[Plan]:
+    """Yield the plans on today's machine with everything free, compiled and not."""
     for compiles in (False, True):
         question = Question(
             work=_work(replanner.work, today),
@@ -87,16 +101,26 @@ def everything_free(
             ),
             choices=Choices(compile=compiles, optimizer=today.setup.optimizer),
             money=replanner.money,
+            runnable=runnable,
         )
-        found += _search(question, replanner, catalogue)
-    return min(found, key=_cost, default=None)
+        yield from _search(question, replanner, catalogue, replanner.freest)
 
 
-def _search(question: Question, replanner: Replanner, catalogue: Catalogue) -> list[Plan]:
+def not_run_risk(plan: Plan, today: Plan) -> tuple[str, ...]:
+    """Return that `gpuplan run` does not carry a plan out where it does today's, with why."""
+    if plan.runnable is not False or today.runnable is False:
+        return ()
+    why = (plan.why_not_runnable or "").rstrip(".")
+    return (f"`gpuplan run` does not carry it out{f': {why}' if why else ''}",)
+
+
+def _search(
+    question: Question, replanner: Replanner, catalogue: Catalogue, profile: Profile
+) -> list[Plan]:
     """Return the plans that run without a port, and hardly ever out of memory."""
     found = search(
         question,
-        replanner.profile,
+        profile,
         catalogue,
         curve_choice=replanner.curve_choice,
         own_stops=replanner.own_stops,
@@ -157,7 +181,7 @@ def _picked(others: Sequence[Plan], today: Plan) -> list[Plan]:
     return list({plan.id: plan for plan in picked}.values())
 
 
-def _proposal(plan: Plan, today: Setting) -> Proposal:
+def _proposal(plan: Plan, today: Setting, not_run: tuple[str, ...]) -> Proposal:
     seller = today.choice.offer.provider
     risks = []
     if plan.offer.provider != seller:
@@ -168,8 +192,8 @@ def _proposal(plan: Plan, today: Setting) -> Proposal:
         kind="machine",
         text=", ".join([f"{plan.place} ({plan.devices})", *_also_changed(plan, today)]),
         setting=today,
-        risks=tuple(risks),
-        lines=(options_of(plan) + _recompute_option(plan, today),),
+        risks=(*risks, *not_run),
+        lines=(machine_options(plan, today),),
     )
 
 
@@ -180,11 +204,6 @@ def _also_changed(plan: Plan, today: Setting) -> Iterator[str]:
         yield f"micro-batch {setup.micro_batch:,} → {plan.micro_batch:,}"
     if plan.recompute != setup.recompute:
         yield f"recompute {setup.recompute} → {plan.recompute_text}"
-
-
-def _recompute_option(plan: Plan, today: Setting) -> str:
-    same = plan.recompute == today.setup.recompute
-    return "" if same else f" --recompute {plan.recompute_text}"
 
 
 def _place(plan: Plan) -> tuple[str, str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ...catalog.errors import UsageError
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
@@ -26,6 +27,7 @@ from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
 from .masked_attention import with_causal_attention
 from .memory_order import with_channels_last
+from .own_recompute import without_own_recompute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,8 @@ class Setting:
     """Whether torch's Adam runs as one kernel in place of foreach."""
     channels_last: bool = False
     """Whether convolutions run in channels-last order in place of NCHW."""
+    keeps_own_recompute: bool = True
+    """Whether what the file itself recomputes runs again; if not, its checkpoints are left out."""
 
     @property
     def site(self) -> Site:
@@ -79,9 +83,14 @@ class Replanner:
         self.money = money
         self.curve_choice = curve_choice
         self._own = ModelCache(profile, curve_choice=curve_choice)
-        self._caches: dict[tuple[str | None, bool, bool, bool], ModelCache] = {
-            (None, False, False, False): self._own
+        self._caches: dict[tuple[str | None, bool, bool, bool, bool], ModelCache] = {
+            (None, False, False, False, True): self._own
         }
+
+    @cached_property
+    def freest(self) -> Profile:
+        """The model without the checkpoints of its file, where that can be told from its trace."""
+        return without_own_recompute(self.profile) or self.profile
 
     def plan(self, setting: Setting) -> Plan:
         """Return the plan of a setting, whether it fits in memory or not.
@@ -126,9 +135,10 @@ class Replanner:
     def _cache(self, setting: Setting) -> ModelCache:
         """Return what predictions share of the model as the setting changes it."""
         optimizer, fused = setting.setup.optimizer, setting.fused_optimizer
-        key = optimizer, setting.causal_attention, fused, setting.channels_last
+        keeps = setting.keeps_own_recompute
+        key = optimizer, setting.causal_attention, fused, setting.channels_last, keeps
         if key not in self._caches:
-            profile = self.profile
+            profile = self.profile if keeps else self.freest
             if setting.causal_attention:
                 profile = with_causal_attention(profile)
             if optimizer is not None:

@@ -51,6 +51,9 @@ FROZEN_LINES: dict[FrozenPrecision, tuple[str, ...]] = {
         "    if not p.requires_grad: p.data = p.data.to(torch.bfloat16)",
     ),
     "nf4": (
+        '# plain torch, in place of every frozen nn.Linear; .to("cuda") packs its weights:',
+        'bitsandbytes.nn.Linear4bit(m, n, compute_dtype=torch.bfloat16, quant_type="nf4")',
+        "# transformers, at from_pretrained(…, quantization_config=…):",
         'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",',
         "    bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)",
     ),

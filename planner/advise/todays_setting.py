@@ -23,6 +23,7 @@ from ..software.frozen_base import why_not_kept
 from ..software.stack import casts_layers
 from ..software.versions import reduction_features
 from .assumed_batch import batch_by_rule
+from .own_recompute import own_recompute
 from .setting import Setting
 
 T = TypeVar("T")
@@ -80,6 +81,8 @@ def setting_of(
     )
     if not choices.optimizer:
         assumed.append(f"optimizer {profile.optimizer.name}, as in the file")
+    if (own := own_recompute(profile)) is not None:
+        assumed.append(f"recompute of {own}")
     if frozen is not None and not choices.frozen_precisions:
         kept = replace(setup, frozen_precision=frozen)
         if why_not_kept(kept, choice.accelerator) is None:
@@ -143,10 +146,15 @@ def _one(name: str, given: Sequence[T]) -> T | None:
     return given[0] if given else None
 
 
+def _names(given: Sequence[str]) -> list[str]:
+    """Return the names, of which one text may hold several, as the catalogue reads them."""
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+
+
 def _machine(question: Question, catalogue: Catalogue, assumed: list[str]) -> PricedInstance:
     machine = question.machine
-    name = _one("accelerator", machine.accelerators)
-    instance = _one("instance", machine.instances)
+    name = _one("accelerator", _names(machine.accelerators))
+    instance = _one("instance", _names(machine.instances))
     if name is None and instance is None:
         raise UsageError(
             "The machine of today's setting is not given.",

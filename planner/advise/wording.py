@@ -13,10 +13,14 @@ from ...catalog.text.quantity import (
 )
 from ..plan.plan import Plan
 from .answer import Change
+from .time_and_cost import cost_of
 
 NO_RISK = "none that is known"
 SAME = 0.005
 """A smaller share of the time, or of the cost, is not worth a figure."""
+ENDS_RISK = "ends the risk of running out of memory"
+MUCH_LESS = 0.5
+"""Of the cost of one change: several at once are more work, and must be worth it. A judgement."""
 UNTOLD = "nothing that was tried on this machine makes a difference that can be told"
 
 
@@ -36,17 +40,32 @@ def headline(
     here = [one for one in changes if one.kind != "machine"]
     here.sort(key=lambda one: one.alters_training)
     if not today_fits:
-        peak = today.peak_memory_bytes
-        short = f"It does not fit: {format_memory_use(peak.value, peak.capacity)}."
-        fitting = [one for one in here if one.verdict == "makes_it_fit"]
-        if fitting:
-            return f"{short} {sentence(fitting[0])}."
-        if together is not None:
-            several = sentence(together)
-            return f"{short} No single change makes it fit here; several do: {several}."
-        return f"{short} Nothing that was tried makes it fit on this machine."
+        return _made_to_fit(today, here, together)
     helping = [one for one in here if one.verdict == "saves"]
     return f"{sentence(helping[0])}." if helping else f"Leave it as it is: {UNTOLD}."
+
+
+def _made_to_fit(today: Plan, here: Sequence[Change], together: Change | None) -> str:
+    """Return what makes a setting fit that does not.
+
+    One change alone, unless several at once cost much less.
+    """
+    peak = today.peak_memory_bytes
+    short = f"It does not fit: {format_memory_use(peak.value, peak.capacity)}."
+    fitting = [one for one in here if one.verdict == "makes_it_fit"]
+    if fitting and (together is None or not _costs_much_less(together.plan, fitting[0].plan)):
+        return f"{short} {sentence(fitting[0])}."
+    if together is None:
+        return f"{short} Nothing that was tried makes it fit on this machine."
+    several = sentence(together)
+    if not fitting:
+        return f"{short} No single change makes it fit here; several do: {several}."
+    return f"{short} Several changes at once cost least: {several}. Alone: {sentence(fitting[0])}."
+
+
+def _costs_much_less(several: Plan, single: Plan) -> bool:
+    less, more = cost_of(several), cost_of(single)
+    return less is not None and more is not None and less.value < MUCH_LESS * more.value
 
 
 def elsewhere(changes: Sequence[Change]) -> str | None:
@@ -102,7 +121,10 @@ def _deed(change: Change) -> str:
 
 
 def gain_text(change: Change, today: Plan) -> str:
-    """Return what a change does to the step, the job and its cost; its memory where it now fits."""
+    """Return what a change does to the step, the job and its cost; its memory where it now fits.
+
+    Where it takes a risk of running out of memory away, that too.
+    """
     plan = change.plan
     if change.time_saved_share is None:
         usd = plan.likely_usd if plan.job is not None else None
@@ -110,7 +132,8 @@ def gain_text(change: Change, today: Plan) -> str:
         peak = plan.peak_memory_bytes
         memory = format_memory_use(peak.value, peak.capacity)
         return ", ".join([memory, f"{format_seconds(plan.step_time_s.value)} a step", *cost])
-    return ", ".join([pace_text(plan, today), saved_text(change, today)])
+    safer = [ENDS_RISK] if change.ends_oom_risk else []
+    return ", ".join([pace_text(plan, today), saved_text(change, today), *safer])
 
 
 def pace_text(plan: Plan, today: Plan) -> str:

@@ -273,6 +273,21 @@ def memory_interval(
     )
 
 
+def allocator_interval(peak: EstimatedMemory, framework_bytes: float) -> tuple[float, float]:
+    """Return the 80 % interval of what the allocator holds of a predicted peak, bytes.
+
+    The inverse of `memory_interval`: how far off the rest may be is no error of this part.
+
+    Args:
+        peak: of the device.
+        framework_bytes: what of it is held outside the allocator.
+    """
+    half, outside = (peak.high - peak.low) / 2, Z_80 * FRAMEWORK_SIGMA * framework_bytes
+    own = math.sqrt(max(0.0, half**2 - outside**2))
+    value = peak.value - framework_bytes
+    return max(0.0, value - own), max(0.0, value + own)
+
+
 def _spread(allocator_bytes: Array | float, framework_bytes: Array | float, sigma: float) -> Array:
     """Return one standard deviation of what a device must hold, bytes."""
     return np.hypot(sigma * np.asarray(allocator_bytes), FRAMEWORK_SIGMA * framework_bytes)

@@ -24,11 +24,12 @@ from ..goodput.stops import Rented, State, conditions_of, stops_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.parts import Estimated, Evaluation
-from ..plan.question import Money, Sort
+from ..plan.question import Money
 from ..plan.runnable import RUN_STACKS
 from ..plan.setup import Setup
 from ..software.torch_builds import capacity_note
 from .machines.offers import PricedInstance
+from .order import Order, sort_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ class Candidate:
     """Whether gpuplan's runner may train it, which saves it when a cloud gives notice."""
     is_risky: bool = False
     """Whether it may run out of memory with a larger chance than was asked for."""
+    peak_bytes: float = float("inf")
+    """Of the fullest device; infinite where nobody orders by it (`peaks.py`)."""
 
     @property
     def nodes(self) -> int:
@@ -308,7 +311,7 @@ class Candidate:
             return "over_budget"
         return None
 
-    def order(self, sort: Sort) -> tuple[float, ...]:
+    def order(self, sort: Order) -> tuple[float, ...]:
         """Return the sort key: what is safe first, the quantity asked for, then dollars, size."""
         return self.is_risky, *sort_key(
             sort,
@@ -316,35 +319,7 @@ class Candidate:
             price=self.usd_per_hour,
             seconds=self.seconds,
             size=self.layout.accelerators,
+            peak_bytes=self.peak_bytes,
+            samples_per_s=self.global_batch / self.step_s,
             carbon=self.kg_co2e if sort == "carbon" else 0.0,
         )
-
-
-def sort_key(
-    sort: Sort,
-    *,
-    cost: float,
-    price: float,
-    seconds: float,
-    size: int,
-    carbon: float = 0.0,
-) -> tuple[float, ...]:
-    """Return the key that orders by the quantity asked for, then by what matters next.
-
-    Args:
-        sort: "time" and "throughput" are `seconds`, "memory" the fewest accelerators.
-        cost: dollars of the same amount of work.
-        price: dollars per hour.
-        seconds: of the same amount of work.
-        size: accelerators.
-        carbon: kg CO2e of the same amount of work, infinite where not known.
-    """
-    if sort in ("time", "throughput"):
-        return seconds, cost, size
-    if sort == "memory":
-        return size, cost, seconds
-    if sort == "price":
-        return price, seconds, size
-    if sort == "carbon":
-        return carbon, cost, seconds, size
-    return cost, seconds, size

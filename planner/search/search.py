@@ -52,6 +52,7 @@ from .layouts.next_best import NextBest
 from .machines.many_at_once import many_at_once
 from .machines.offers import NO_SPOT_PRICES, SpotPrices, refuse_unknown_place, survey
 from .machines.runs_here import is_run, needs_build, stands_apart
+from .peaks import with_peaks
 from .progress import Progress, untold
 from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
 from .sweep import Sweep
@@ -231,8 +232,11 @@ def _outcome(
     whole = WholePlans(question, cache, known, next_best)
     too_many = tuple(too_many_for_a_block(question, candidates))
     standing = _standing(candidates, question, profile, sweep)
+    within = standing.within
+    if question.money.sort == "memory":
+        within = list(with_peaks(within, cache))
     ranked = rank(
-        standing.within,
+        within,
         question,
         whole.plan,
         runs=lambda one: is_run(one, profile),

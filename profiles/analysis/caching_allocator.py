@@ -19,8 +19,9 @@ SMALL_SEGMENT_BYTES = 2 * MIB
 MEDIUM_REQUEST_BYTES = 10 * MIB
 MEDIUM_SEGMENT_BYTES = 20 * MIB
 LARGE_ROUND_BYTES = 2 * MIB
-ADDRESS_BITS = 60
-"""Of a made-up address: more than a billion segments of a gigabyte."""
+ADDRESS_BITS = 128
+"""Of a made-up address, which no step outgrows, whatever micro-batch is asked about: a thousand
+segments of 10²⁰ samples with a gigabyte each are 107 bits."""
 ADDRESS_MASK = (1 << ADDRESS_BITS) - 1
 
 

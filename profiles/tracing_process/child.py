@@ -24,6 +24,7 @@ from ..process_group import end_group
 from ..user_model import failures
 from ..user_model.spec import ModelSpec
 from .child_main import PROGRESS
+from .distributed_file import with_distributed_fix
 
 KEPT_OUTPUT_BYTES = 64 * 1024
 SHOWN_OUTPUT_LINES = 10
@@ -154,7 +155,8 @@ class Child:
             raise self._died() from None
         if "error" in answer:
             self.traceback = answer["traceback"]
-            raise self._with_output(failures.from_json(answer["error"]))
+            told = with_distributed_fix(failures.from_json(answer["error"]))
+            raise self._with_output(told)
         return answer | {"profile": profile.decode()}
 
     def _why_slow(self) -> str:

@@ -20,6 +20,8 @@ OTHERS: dict[Verdict, str] = {
     "worse": "Slower or dearer",
     "does_not_fit": "Does not fit",
 }
+SAFER = "Ends the risk of running out of memory"
+"""Heading of what neither saves time nor money, and makes a risky setting fit more surely."""
 INDENT = 4
 NO_RISK = "none that is known"
 MOST_ALTERING = 2
@@ -93,8 +95,11 @@ def _split(answer: Advice, most: int | None) -> tuple[list[Change], dict[str, li
         "Helps less": [one.text for one in left if not one.alters_training],
         "Helps less, and changes the training": [o.text for o in left if o.alters_training],
     }
+    others = [one for one in answer.changes if one.verdict in OTHERS]
+    rest[SAFER] = [_named(one) for one in others if one.ends_oom_risk]
+    others = [one for one in others if not one.ends_oom_risk]
     for verdict, title in OTHERS.items():
-        rest[title] = [_named(one) for one in answer.changes if one.verdict == verdict]
+        rest[title] = [_named(one) for one in others if one.verdict == verdict]
     return shown, rest
 
 

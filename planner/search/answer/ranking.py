@@ -10,8 +10,10 @@ from itertools import islice
 from ....catalog.units import SECONDS_PER_HOUR
 from ...plan.plan import Plan
 from ...plan.question import HIDDEN_ABOVE, By, Money, Question, Sort
-from ..candidate import Candidate, sort_key
+from ..candidate import Candidate
 from ..machines.offers import LARGE_CLOUDS
+from ..order import Order
+from .plan_order import carbon_of, plan_order
 from .recommended import MOST_HOURS, cost_of, most_sensible_cost, weight_of
 
 TRIES_PER_GROUP = 6
@@ -100,7 +102,7 @@ def rank(
     own_dear = [one for one in dear if not stands_apart(one)]
     chosen += _extremes(own, own_dear, chosen, weight, plan_of, runs, max_oom)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
-    chosen.sort(key=lambda plan: (plan.stands_apart, *_plan_order(plan, sort, max_oom)))
+    chosen.sort(key=lambda plan: (plan.stands_apart, *plan_order(plan, sort, max_oom)))
     return Ranked(plans=chosen, above_cost=_variants(dear), above_time=_variants(long))
 
 
@@ -198,7 +200,9 @@ def _best_of_groups(
     return chosen
 
 
-def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf, max_oom: float) -> list[Plan]:
+def _best_plan(
+    ordered: list[Candidate], sort: Order, plan_of: PlanOf, max_oom: float
+) -> list[Plan]:
     """Return the best finished plan, or nothing.
 
     The exact check may leave another variant of a candidate, which is slower: the next ones are
@@ -206,12 +210,12 @@ def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf, max_oom: f
     """
     best: Plan | None = None
     for candidate in ordered:
-        if best is not None and candidate.order(sort) >= _plan_order(best, sort, max_oom):
+        if best is not None and candidate.order(sort) >= plan_order(best, sort, max_oom):
             break
         plan = plan_of(candidate)
         if plan is None:
             continue
-        if best is None or _plan_order(plan, sort, max_oom) < _plan_order(best, sort, max_oom):
+        if best is None or plan_order(plan, sort, max_oom) < plan_order(best, sort, max_oom):
             best = plan
         if _is_as_promised(best, candidate, max_oom):
             break
@@ -225,32 +229,6 @@ def _is_as_promised(plan: Plan, candidate: Candidate, max_oom: float) -> bool:
     # One that was measured to be slower stays: its relatives are predicted too fast as well.
     is_known = step.basis == "measured"
     return is_safe and (is_known or step.value <= AS_PROMISED * candidate.step_s)
-
-
-def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:
-    """Return the sort key of a finished plan, as `Candidate.order` does before."""
-    unknown = float("inf")
-    cost, price, job = cost_of(plan), plan.usd_per_hour, plan.whole_job
-    return plan.p_oom is not None and plan.p_oom > max_oom, *sort_key(
-        sort,
-        cost=unknown if cost is None else cost,
-        price=unknown if price is None else price,
-        seconds=1 / plan.samples_per_s if job is None else job.hours,
-        size=plan.accelerators,
-        carbon=_carbon_of(plan),
-    )
-
-
-def _carbon_of(plan: Plan) -> float:
-    """Return kg CO2e as `Candidate.kg_co2e` counts them; infinite where not known."""
-    run, energy = plan.run, plan.energy
-    if run is None:
-        kg = None if energy is None else energy.kg_co2e_per_million_samples
-    elif run.kg_co2e is not None and run.limited_by is not None:
-        kg = run.kg_co2e / (run.trained_samples or 1.0)
-    else:
-        kg = run.kg_co2e
-    return float("inf") if kg is None else kg
 
 
 def _extremes(
@@ -279,9 +257,9 @@ def _extremes(
         and one.usd < float("inf")
     ]
     has_work = bool(near and near[0].steps)
-    wanted: tuple[tuple[Sort | None, list[Candidate]], ...] = (
+    wanted: tuple[tuple[Order | None, list[Candidate]], ...] = (
         ("time", sorted(near or devices, key=lambda one: one.order("time"))),
-        ("memory", sorted(devices, key=lambda one: one.order("memory"))),
+        ("size", sorted(devices, key=lambda one: one.order("size"))),
         (None, sorted(near, key=weight) if has_work else []),
         (None, sorted(large, key=weight) if has_work else []),
     )
@@ -367,8 +345,8 @@ def _overlap(first: Plan, second: Plan, span: SpanOf) -> bool:
 
 
 def _carbon_span(plan: Plan) -> tuple[float, float] | None:
-    """Return the interval of what `_carbon_of` is the likely value of, from power and time."""
-    energy, time, kg = plan.energy, plan.step_time_s, _carbon_of(plan)
+    """Return the interval of what `carbon_of` is the likely value of, from power and time."""
+    energy, time, kg = plan.energy, plan.step_time_s, carbon_of(plan)
     if energy is None or kg == float("inf"):
         return None
     low = energy.node_power_w_low / energy.node_power_w * time.low / time.value

@@ -111,6 +111,19 @@ def test_what_changes_the_training_stands_apart_with_its_risk_before_its_dollars
     assert f"{sizes[0]} (changes the training)" in advice_markdown(answer, most=None)
 
 
+def test_what_ends_the_risk_of_memory_is_not_filed_as_slower() -> None:
+    slower = {"verdict": "worse", "time_saved_share": -0.16, "ends_oom_risk": True}
+    answer = make_advice(
+        changes=(
+            make_change(make_plan(), text="micro-batch 4 → 2", **slower),
+            make_change(make_plan(), text="recompute none → full", verdict="worse"),
+        )
+    )
+    text = to_text(render_advice(answer, most=5, width=80), colour=False)
+    assert "Ends the risk of running out of memory: micro-batch 4 → 2 (+16 % time)\n" in text
+    assert "Slower or dearer: recompute none → full" in text
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     seen: dict[str, Any] = {"answer": make_advice()}
@@ -160,6 +173,8 @@ def test_beside_a_plan_a_provider_limits_the_other_machines(
     [
         ("", "No machine is given"),
         ("--on H100 --instance p5.48xlarge", "Both --on and --instance"),
+        ("--on H100:8,A100:8", "--on names 2: H100:8, A100:8. Today's setting runs on one."),
+        ("--instance p4d.24xlarge,p5.48xlarge", "give one: --instance p4d.24xlarge."),
         ("--plan abc --micro-batch 4", "--micro-batch is given beside --plan"),
         ("--on H100 --tokens 1B --steps 10", "the amount of work is one of them"),
         ("--on H100 --precision fp23", "Did you mean fp32"),

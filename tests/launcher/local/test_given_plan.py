@@ -61,6 +61,9 @@ def test_an_estimate_with_several_plans_says_which_there_are(tmp_path: Path) -> 
     path.write_text(estimate.model_dump_json())
     with pytest.raises(UsageError, match=estimate.plans[1].id) as refused:
         given_plan(str(path))
-    assert f"--plan {path}#{estimate.plans[0].id}" in str(refused.value)
+    # `run` takes it after --plan, `export` by itself.
+    place = f"{path}#{estimate.plans[0].id}"
+    assert refused.value.fix == f"name one of them in its place: {place}."
+    assert given_plan(place).plan.id == estimate.plans[0].id
     with pytest.raises(UsageError, match="holds no plan ffffffffff"):
         given_plan(f"{path}#ffffffffff")

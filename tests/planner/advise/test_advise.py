@@ -298,6 +298,7 @@ def test_of_several_machines_those_are_taken_whose_network_is_known(toy: Profile
     [
         ({"machine": Machine()}, "machine of today's setting is not given"),
         ({"machine": replace(P4D, nodes=(1, 2))}, "2 of nodes are given"),
+        ({"machine": Machine(accelerators=("H100:8,A100:8",))}, "2 of accelerator are given"),
         ({"work": Work(global_batch=100)}, "which make 128"),
         ({"choices": Choices(layouts=(parse_layout("dp3"),))}, "Layout dp3 is of 3 accelerators"),
         ({"choices": Choices(precisions=("fp32", "tf32"))}, "2 of precision are given"),

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuplan.planner.advise.wording import saved_text, sentence
+from gpuplan.planner.advise.wording import headline, saved_text, sentence
 
 HOURS, USD = 10.0, 100.0
 
@@ -61,3 +61,33 @@ def test_a_share_of_nothing_has_no_sign() -> None:
     today = SimpleNamespace(job=None)
     told = saved_text(cast("Any", change), cast("Any", today))
     assert told == "0 % time, −73 % money a sample"  # noqa: RUF001
+
+
+@pytest.mark.parametrize(
+    ("single_usd", "said"),
+    [
+        (
+            1799.0,
+            "Several changes at once cost least: dp8 compile: gain; risk: none that is known.",
+        ),
+        (200.0, "Keep optimizer in host memory: gain; risk: none that is known."),
+        (None, "No single change makes it fit here; several do: dp8 compile: gain; risk: none"),
+    ],
+)
+def test_what_makes_it_fit_is_several_changes_where_one_costs_much_more(
+    single_usd: float | None, said: str
+) -> None:
+    def change(kind: str, usd: float) -> Any:
+        job = SimpleNamespace(usd=usd, usd_low=usd, usd_high=usd, beside_usd=0)
+        plan = SimpleNamespace(whole_job=job, offloaded=("optimizer",))
+        facts = {"risks": (), "gain": "gain", "alters_training": False, "text": "dp8 compile"}
+        return SimpleNamespace(kind=kind, verdict="makes_it_fit", plan=plan, **facts)
+
+    memory = SimpleNamespace(value=50 * 1024**3, capacity=40 * 1024**3)
+    today = cast("Any", SimpleNamespace(peak_memory_bytes=memory))
+    single = [] if single_usd is None else [change("offload", single_usd)]
+    told = headline(today, single, change("together", 181.0), today_fits=False)
+    assert told.startswith(f"It does not fit: 50.0/40.0 GiB. {said}")
+    assert told.endswith(
+        "Alone: Keep optimizer in host memory: gain; risk: none that is known."
+    ) is (single_usd == 1799.0)

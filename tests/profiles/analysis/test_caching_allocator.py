@@ -51,6 +51,18 @@ def test_smallest_block_that_fits_is_taken() -> None:
     assert allocator.allocate(29 * MIB)[1] == small[1]
 
 
+def test_blocks_larger_than_any_device_are_told_apart() -> None:
+    """A micro-batch of 10¹¹ samples ended in a KeyError where it does not fit."""
+    allocator = CachingAllocator()
+    huge = 2**62
+    handles = [allocator.allocate(huge) for _ in range(4)]
+    for handle in handles:
+        allocator.free(handle)
+    again = [allocator.allocate(huge) for _ in range(4)]
+    assert {one[1] for one in again} == {one[1] for one in handles}
+    assert allocator.reserved_bytes == allocator.allocated_bytes == 4 * huge
+
+
 def test_fragments_of_small_and_large_pool_stay_apart() -> None:
     allocator = CachingAllocator()
     allocator.free(allocator.allocate(20 * MIB))

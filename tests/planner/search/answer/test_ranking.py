@@ -21,7 +21,7 @@ from gpuplan.planner.plan.question import (
 )
 from gpuplan.planner.search.answer.ranking import headlines, rank
 from gpuplan.planner.search.answer.recommended import cost_of
-from gpuplan.planner.search.candidate import sort_key
+from gpuplan.planner.search.order import sort_key
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
@@ -34,9 +34,38 @@ def priced(plan_id: str, usd_per_hour: float | None, usd_per_million: float | No
 def test_a_slow_network_is_no_bargain_at_fewer_dollars_an_hour() -> None:
     slow, fast = priced("slow", 220, 900), priced("fast", 350, 1)
     assert headlines((slow, fast))["smallest"] == "fast"
-    key_of_slow = sort_key("memory", cost=9e-4, price=220, seconds=1.5e-2, size=64)
-    key_of_fast = sort_key("memory", cost=1e-6, price=350, seconds=1e-5, size=64)
-    assert key_of_fast < key_of_slow
+    alike = {"size": 64, "peak_bytes": 1e10, "samples_per_s": 1.0}
+    for order in ("size", "memory"):
+        key_of_slow = sort_key(order, cost=9e-4, price=220, seconds=1.5e-2, **alike)
+        key_of_fast = sort_key(order, cost=1e-6, price=350, seconds=1e-5, **alike)
+        assert key_of_fast < key_of_slow
+
+
+def test_plans_are_ordered_by_what_was_asked_for(
+    make_rigid_decoder: Callable[..., Profile],
+) -> None:
+    """By memory they were ordered by accelerators, by throughput by hours with their start."""
+
+    profile = make_rigid_decoder()
+
+    def ordered(sort: Any) -> list[Plan]:
+        question = Question(
+            machine=Machine(providers=("aws", "gcp"), max_nodes=2),
+            work=Work(samples=1e6, global_batch=256),
+            money=Money(sort=sort),
+        )
+        found = search(question, profile, load_catalogue()).plans
+        return [plan for plan in found if not plan.stands_apart and not plan.offer.is_cpu]
+
+    peaks = [plan.peak_memory_bytes.value for plan in ordered("memory")]
+    assert len(set(peaks)) > 3 and peaks == sorted(peaks)
+    # The plan of each device is one that takes little there, not its cheapest.
+    by_cost = {one.offer.accelerator: one.peak_memory_bytes.value for one in ordered("cost")}
+    by_memory = {one.offer.accelerator: one.peak_memory_bytes.value for one in ordered("memory")}
+    assert all(by_memory[name] <= 1.02 * by_cost[name] for name in by_memory)
+    assert sum(by_memory.values()) < 0.9 * sum(by_cost.values())
+    rates = [plan.samples_per_s for plan in ordered("throughput")]
+    assert len(set(rates)) > 3 and rates == sorted(rates, reverse=True)
 
 
 def test_an_unknown_price_is_not_the_smallest_of_equals() -> None:
