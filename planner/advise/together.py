@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...catalog.snapshot import Catalogue
@@ -104,6 +104,6 @@ def _is_part(changed: Setting, plan: Plan, today: Setting) -> bool:
     return bool(differing) and all(then[name] == planned[name] for name in differing)
 
 
-def _choices(setting: Setting) -> dict[str, object]:
+def _choices(setting: Setting) -> Mapping[str, object]:
     chosen = {name: getattr(setting.setup, name) for name in PARTS}
     return chosen | {"offload": set(setting.setup.offload)}
