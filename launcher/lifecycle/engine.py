@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TextIO
 
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError
+from ..store.launch_record import EngineAddress
 
 ClusterStatus = Literal["starting", "up", "stopped"]
 JobStatus = Literal["waiting", "running", "recovering", "succeeded", "failed", "cancelled"]
@@ -128,6 +129,10 @@ class Engine(Protocol):
         Raises:
             NoEngineError: it is not.
         """
+        ...
+
+    def address(self) -> EngineAddress | None:
+        """Return which SkyPilot is asked from here, without asking it; None where not known."""
         ...
 
     def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..store.launch_record import LaunchRecord
+from .elsewhere import refuse_elsewhere
 from .engine import (
     ENDED,
     WITHOUT_MACHINES,
@@ -63,9 +64,25 @@ class Observed:
     is_launcher_alive: bool = False
     """Whether the command that launched it still runs on this machine."""
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether the engine has anything of it."""
+        return not (self.cluster is None and self.job is None and self.request is None)
+
 
 def observe(record: LaunchRecord, engine: Engine) -> Observed:
-    """Ask the engine for everything it has of a launch."""
+    """Ask the engine for everything it has of a launch.
+
+    Raises:
+        ElsewhereError: it is open, and was asked of another engine than is reached from here.
+    """
+    seen = _observed(record, engine)
+    if record.is_open:
+        refuse_elsewhere(record, engine, is_known=seen.is_known)
+    return seen
+
+
+def _observed(record: LaunchRecord, engine: Engine) -> Observed:
     requests = requests_of(record, engine)
     request = requests[0] if requests else None
     is_starting = request is not None and request.status == "running"

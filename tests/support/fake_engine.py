@@ -24,6 +24,7 @@ from gpuplan.launcher.lifecycle.engine import (
     NoCapacityError,
     Past,
 )
+from gpuplan.launcher.store.launch_record import EngineAddress
 
 CALL_S = 7
 START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -62,6 +63,8 @@ class FakeEngine:
 
     clock: Clock
     usd_per_hour: Decimal = Decimal(36)
+    at: EngineAddress | None = None
+    """Which SkyPilot it is; None: unknown, as to a version that did not keep it."""
     no_capacity: bool = False
     log_breaks: int = 0
     """How often a log that is followed breaks off from now on."""
@@ -185,6 +188,9 @@ class FakeEngine:
 
     def ready(self) -> None:
         """Do nothing."""
+
+    def address(self) -> EngineAddress | None:
+        return self.at
 
     def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:
         return self._ask("launch", task, cluster, secrets)

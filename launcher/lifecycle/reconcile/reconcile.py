@@ -6,21 +6,24 @@ launches. `take_down` tears machines down, and only those of this store unless t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 
 from ....catalog.errors import GpuplanError, UsageError
 from ...labels import slug, this_user
 from ...store.launch_record import LaunchRecord
 from ...store.launches import OvertakenError
 from ..context import LaunchContext
+from ..elsewhere import is_elsewhere
 from ..engine import Cluster, EngineError
 from ..machines import count_unowned, end_unowned
 from ..observe import silence_text
 from ..resume import reconcile_run
 from .discrepancy import LAST, Discrepancy, Kind, LabelledMachine, Listing, Skipped
 from .label_owner import Here, Holder, holder
+from .listed import listed_by
 from .unattributed import count_unattributed
 
 Instances = Callable[[], Listing]
@@ -39,7 +42,13 @@ def reconcile(
         instances: lists the machines that carry gpuplan's labels, where credentials allow.
         owner: whose machines may be ended, as `launch --owner`; default: this machine's user.
     """
-    found = [_bring_up_to_date(context, record) for record in context.ledger.open()]
+    if instances is not None:
+        # Once for all launches that seem to be gone; below they are listed anew.
+        once = cache(instances)
+        context = replace(context, listed=listed_by(lambda _regions: once()))
+    before = context.ledger.open()
+    found = [_bring_up_to_date(context, record) for record in before]
+    closed = {slug(one.run) for one in before} - {slug(one.run) for one in context.ledger.open()}
     found += [
         Discrepancy(kind="unknown", run=run, text="its record in the store cannot be read")
         for run in context.ledger.unreadable()
@@ -69,7 +78,29 @@ def reconcile(
         found += [_not_looked_at(one) for one in listing.skipped]
         found += [_not_looked_at(one, kind="unknown") for one in listing.failed]
         found += _known_to_skypilot_alone(records.values(), listing.clouds)
+    elsewhere = {slug(one.run) for one in records.values() if is_elsewhere(one, context.engine)}
+    found = [_held_back(one, closed, elsewhere) for one in found]
     return sorted(found, key=lambda one: LAST.get(one.kind, 0))
+
+
+def _held_back(
+    found: Discrepancy, closed: Collection[str], elsewhere: Collection[str]
+) -> Discrepancy:
+    """Return a line that ends no machines which may still train.
+
+    Args:
+        found: the line.
+        closed: runs that this very look has closed; if by mistake, their jobs still run.
+        elsewhere: runs that were asked of another SkyPilot, which may still start their machines.
+    """
+    if not found.is_orphan or found.run is None:
+        return found
+    why = None
+    if slug(found.run) in closed:
+        why = "its launch was closed just now: look again with `gpuplan reconcile`"
+    elif found.cluster is None and slug(found.run) in elsewhere:
+        why = "another SkyPilot was asked for them: look from a shell that reaches that one"
+    return found if why is None else replace(found, kind="unknown", text=f"{found.text}; {why}")
 
 
 def take_down(
