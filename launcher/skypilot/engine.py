@@ -209,7 +209,7 @@ class SkyEngine:
         try:
             with self._explained():
                 rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
-        except NothingThereError:
+        except NothingThereError:  # Its controller cannot be started, as there is none.
             return []
         return managed_jobs_of(rows)
 

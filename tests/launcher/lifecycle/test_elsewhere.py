@@ -195,3 +195,12 @@ def test_what_is_closed_in_one_look_is_ended_in_the_next(
     ended: list[str] = []
     take_down(context, orphan, terminate=lambda all_: ended.extend(one.instance_id for one in all_))
     assert ended == ["i-0abc"]
+
+
+def test_a_managed_job_whose_controller_is_unknown_is_closed_by_hand_alone(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock, managed=True))
+    emptied = make_context(tmp_path, FakeEngine(engine.clock, at=THERE))
+    assert reconcile_run(emptied, record)[1] == "unreachable"
+    assert down(emptied, record).outcome == "preempted"
