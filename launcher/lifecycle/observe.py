@@ -191,7 +191,10 @@ def _may_hold_a_job(record: LaunchRecord, seen: Observed, cluster: Cluster) -> b
     SkyPilot 0.14 says of machines that the cloud has and it cannot reach over SSH that they start,
     be it their fault or that of the network here.
     """
+    # SkyPilot remembers a request for a day, or until its server is started again.
+    is_forgotten = record.state == "requested" and seen.request is None
     is_started = seen.request is not None and seen.request.status == "succeeded"
+    is_started = is_started or is_forgotten
     if record.state != "running" and not is_started:
         return False
     if cluster.status == "stopped":

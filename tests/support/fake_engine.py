@@ -162,6 +162,14 @@ class FakeEngine:
         """Let the controller of managed jobs be torn down; a new one counts its jobs from one."""
         self._managed = []
 
+    def forget_requests(self) -> None:
+        """Let the server know of no request any more, as a day later or after a restart."""
+        self._requests, self._names = {}, {}
+
+    def forget_jobs(self, name: str) -> None:
+        """Let the machines of a cluster have no job."""
+        self._jobs[name] = []
+
     def finish_requests(self) -> None:
         """Let the server do what it was asked, though nobody waits for it."""
         for request_id, request in list(self._requests.items()):
