@@ -105,6 +105,8 @@ class EngineJob:
     infra: str | None = None
     why: str | None = None
     """The engine's message about a failure."""
+    is_ending: bool = False
+    """Whether it was cancelled, and the engine still tears down its machines."""
     is_unasked: bool = False
     """Whether it is known that machines were never asked for, until now, for a managed job."""
 

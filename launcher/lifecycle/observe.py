@@ -69,6 +69,17 @@ class Observed:
         """Return whether the engine has anything of it."""
         return not (self.cluster is None and self.job is None and self.request is None)
 
+    @property
+    def has_machines(self) -> bool:
+        """Return whether it has machines, or a job for which the engine gets them."""
+        return self.cluster is not None or self.job_goes_on
+
+    @property
+    def job_goes_on(self) -> bool:
+        """Return whether its job has not ended, and is not being ended by the engine."""
+        job = self.job
+        return job is not None and job.status not in ENDED and not job.is_ending
+
 
 def observe(record: LaunchRecord, engine: Engine) -> Observed:
     """Ask the engine for everything it has of a launch.
@@ -166,9 +177,8 @@ def _is_earlier(record: LaunchRecord, job: EngineJob) -> bool:
 
 def classify(record: LaunchRecord, seen: Observed) -> Finding:
     """Return the state of a launch, from its record and what the engine has."""
-    has_cluster = seen.cluster is not None
     if not record.is_open:
-        return "broken" if has_cluster and not seen.is_launcher_alive else "nothing"
+        return "broken" if seen.has_machines and not seen.is_launcher_alive else "nothing"
     if seen.job is not None:
         if seen.job.status in ENDED:
             return "job-ended"

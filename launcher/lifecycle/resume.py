@@ -235,7 +235,7 @@ def down(
     seen = observe(record, context.engine)
     if not record.is_open:
         refuse_elsewhere(record, context.engine, is_known=seen.is_known)
-        return record if seen.cluster is None else end_unowned(context, record)
+        return end_unowned(context, record) if seen.has_machines else record
     finding = classify(record, seen)
     if finding in ("never-asked", "not-started", "gone"):
         return reconcile_run(context, record, by_hand=True)[0]
@@ -300,9 +300,7 @@ def resume(
     """
     record, finding = reconcile_run(context, record)
     _refuse_to_resume(record, finding, change_orders=change_orders)
-    if is_elsewhere(record, context.engine):
-        seen = observe(record, context.engine)
-        refuse_elsewhere(record, context.engine, is_known=seen.is_known)
+    _refuse_to_resume_elsewhere(context, record)
     last = record.last
     was_spot = last is not None and last.spot
     buys_spot = was_spot if spot is None else spot
@@ -345,6 +343,12 @@ def _refuse_to_resume(record: LaunchRecord, finding: Finding, *, change_orders: 
             f"{record.run} was ended by its guard: {record.why}.",
             fix="allow more with --max-cost, --max-hours, --deadline or --on-projection continue.",
         )
+
+
+def _refuse_to_resume_elsewhere(context: LaunchContext, record: LaunchRecord) -> None:
+    if is_elsewhere(record, context.engine):
+        seen = observe(record, context.engine)
+        refuse_elsewhere(record, context.engine, is_known=seen.is_known)
 
 
 def follow(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:

@@ -10,7 +10,6 @@ from datetime import timedelta
 
 from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
-from .engine import ENDED
 from .observe import Finding, Observed
 
 REMEMBERED = timedelta(days=30)
@@ -60,12 +59,10 @@ def why_unsure(
 def _still_runs(record: LaunchRecord, seen: Observed) -> Unsure | None:
     """Return why machines of a launch that has ended are not torn down without being told to."""
     job, cluster, last = seen.job, seen.cluster, record.last
-    if cluster is None:
-        return None
-    runs = job is not None and job.status not in ENDED
+    runs = seen.job_goes_on
     is_submitted = last is not None and last.job_id is not None
-    may_run = job is None and is_submitted and cluster.status != "stopped"
-    if not (runs or (may_run and (seen.is_silent or cluster.status == "starting"))):
+    is_hidden = cluster is not None and (seen.is_silent or cluster.status == "starting")
+    if not (runs or (job is None and is_submitted and is_hidden)):
         return None
     return Unsure(
         text=f"{record.run} has ended in the store, and its job {'' if runs else 'may '}still"

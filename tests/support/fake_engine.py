@@ -117,6 +117,12 @@ class FakeEngine:
             for job in self._managed
         ]
 
+    def cancelling(self, name: str) -> None:
+        """Let a managed job be cancelled while its machines are not gone yet."""
+        self._managed = [
+            replace(job, is_ending=True) if job.name == name else job for job in self._managed
+        ]
+
     def preempt(self, name: str) -> None:
         """Let the cloud take the machines of a managed job, and have no others."""
         self._close(name)

@@ -24,6 +24,7 @@ from ..resume import reconcile_run
 from .discrepancy import LAST, Discrepancy, Kind, LabelledMachine, Listing, Skipped
 from .label_owner import Here, Holder, holder
 from .listed import listed_by
+from .managed_orphans import managed_orphans
 from .unattributed import count_unattributed
 
 Instances = Callable[[], Listing]
@@ -42,13 +43,7 @@ def reconcile(
         instances: lists the machines that carry gpuplan's labels, where credentials allow.
         owner: whose machines may be ended, as `launch --owner`; default: this machine's user.
     """
-    if instances is not None:
-        # Once for all launches that seem to be gone; below they are listed anew.
-        once = cache(instances)
-        context = replace(context, listed=listed_by(lambda _regions: once()))
-    before = context.ledger.open()
-    found = [_bring_up_to_date(context, record) for record in before]
-    closed = {slug(one.run) for one in before} - {slug(one.run) for one in context.ledger.open()}
+    found, closed = _all_brought_up_to_date(context, instances)
     found += [
         Discrepancy(kind="unknown", run=run, text="its record in the store cannot be read")
         for run in context.ledger.unreadable()
@@ -60,27 +55,36 @@ def reconcile(
         owner=slug(owner or this_user()),
         runs={slug(record.run) for record in records.values()},
     )
+    managed = managed_orphans(context, records.values(), clusters, here)
+    found += managed.found
     found += [
         _unowned(cluster, records.get(cluster.name), _holder(cluster, here))
         for cluster in clusters
         if (cluster.run is not None or cluster.name in records)
         and not _is_owned(context, cluster, records)
+        and not managed.has(cluster)
     ]
     found += [_controller(cluster) for cluster in clusters if cluster.is_controller]
     if instances is not None:
-        try:
-            listing = instances()
-        except EngineError as error:
-            text = f"machines beside SkyPilot's could not be listed: {error.message}"
-            found.append(Discrepancy(kind="unknown", run=None, text=text))
-            listing = Listing(clouds=("aws",))
-        found += _unknown_machines(context, listing.instances, clusters, records, here)
+        listing, failed = _listing(instances)
+        # Their job is what is ended: SkyPilot would start others in their place.
+        beside = [one for one in listing.instances if one.run not in managed.runs]
+        found += failed + _unknown_machines(context, beside, clusters, records, here)
         found += [_not_looked_at(one) for one in listing.skipped]
         found += [_not_looked_at(one, kind="unknown") for one in listing.failed]
         found += _known_to_skypilot_alone(records.values(), listing.clouds)
     elsewhere = {slug(one.run) for one in records.values() if is_elsewhere(one, context.engine)}
     found = [_held_back(one, closed, elsewhere) for one in found]
     return sorted(found, key=lambda one: LAST.get(one.kind, 0))
+
+
+def _listing(instances: Instances) -> tuple[Listing, list[Discrepancy]]:
+    """Return what the clouds list, and the line that says so where they refuse."""
+    try:
+        return instances(), []
+    except EngineError as error:
+        text = f"machines beside SkyPilot's could not be listed: {error.message}"
+        return Listing(clouds=(AWS,)), [Discrepancy(kind="unknown", run=None, text=text)]
 
 
 def _held_back(
@@ -157,6 +161,21 @@ def _facts(record: LaunchRecord, orphan: Discrepancy) -> dict[str, object]:
     dearest = max(prices or [one.usd_per_hour for one in record.places])
     usd_per_hour = dearest * (len(orphan.instances) or record.nodes)
     return {"infra": infra, "usd_per_hour": orphan.usd_per_hour or usd_per_hour}
+
+
+def _all_brought_up_to_date(
+    context: LaunchContext, instances: Instances | None
+) -> tuple[list[Discrepancy], set[str]]:
+    """Return a line for every open launch, and the runs that are closed by it, as labels are."""
+    if instances is not None:
+        # Once for all launches that seem to be gone; later they are listed anew.
+        once = cache(instances)
+        context = replace(context, listed=listed_by(lambda _regions: once()))
+    before = context.ledger.open()
+    found = [_bring_up_to_date(context, record) for record in before]
+    return found, {slug(one.run) for one in before} - {
+        slug(one.run) for one in context.ledger.open()
+    }
 
 
 def _bring_up_to_date(context: LaunchContext, record: LaunchRecord) -> Discrepancy:

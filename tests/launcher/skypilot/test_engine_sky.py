@@ -333,6 +333,8 @@ def test_a_managed_job_of_two_tasks_is_one(sky: Any) -> None:
         datetime.fromtimestamp(100, UTC),
         datetime.fromtimestamp(400, UTC),
     )
+    assert job(row(0, "CANCELLING", 100.0, None)).is_ending
+    assert not handed_over.is_ending
     over = job(row(0, "FAILED", 100.0, 200.0), row(1, "CANCELLED", None, 200.0))
     assert (over.status, over.ended_at) == ("failed", datetime.fromtimestamp(200, UTC))
 
