@@ -97,6 +97,9 @@ class LaunchRecord(FrozenModel):
     project_file: str | None = None
     """The project's file that it was launched for, absolute; None where there was none."""
     owner: str
+    user: str | None = None
+    """Who launched it, as that machine names its user, whatever owner was given; None in records of
+    versions that did not keep it."""
     folder: str
     """Local and absolute: the task and what it sends."""
     cluster: str

@@ -41,7 +41,8 @@ def reconcile(
     Args:
         context: the world.
         instances: lists the machines that carry gpuplan's labels, where credentials allow.
-        owner: whose machines may be ended, as `launch --owner`; default: this machine's user.
+        owner: whose machines may be ended, as `launch --owner`; default: this machine's user,
+            with those that they launched for another owner.
     """
     found, closed = _all_brought_up_to_date(context, instances)
     found += [
@@ -50,11 +51,7 @@ def reconcile(
     ]
     clusters = context.engine.clusters()
     records = {record.cluster: record for record in context.ledger.all()}
-    here = Here(
-        store_id=context.ledger.known_store_id(),
-        owner=slug(owner or this_user()),
-        runs={slug(record.run) for record in records.values()},
-    )
+    here = _here(context, records.values(), owner)
     managed = managed_orphans(context, records.values(), clusters, here)
     found += managed.found
     found += [
@@ -76,6 +73,18 @@ def reconcile(
     elsewhere = {slug(one.run) for one in records.values() if is_elsewhere(one, context.engine)}
     found = [_held_back(one, closed, elsewhere) for one in found]
     return sorted(found, key=lambda one: LAST.get(one.kind, 0))
+
+
+def _here(context: LaunchContext, records: Iterable[LaunchRecord], owner: str | None) -> Here:
+    """Return who asks: an owner who is named, or this machine's user with all they launched."""
+    user = this_user() if owner is None else None
+    known = list(records)
+    return Here(
+        store_id=context.ledger.known_store_id(),
+        owner=slug(owner or this_user()),
+        runs={slug(one.run) for one in known},
+        launched={slug(one.run) for one in known if user is not None and one.user == user},
+    )
 
 
 def _listing(instances: Instances) -> tuple[Listing, list[Discrepancy]]:
