@@ -43,7 +43,11 @@ def context(
         changes: What the user changes of the guard's orders (`launcher/guard/orders.py`).
     """
     from ..launcher.lifecycle.context import LaunchContext
-    from ..launcher.lifecycle.reconcile.cloud_instances import terminate_on_power_off
+    from ..launcher.lifecycle.reconcile.cloud_instances import (
+        labelled_instances,
+        terminate_on_power_off,
+    )
+    from ..launcher.lifecycle.reconcile.listed import listed_by
     from ..launcher.lifecycle.shutdown_behavior import TerminateOnPowerOff
     from ..launcher.prepare.task.orders_file import renew_orders
     from ..launcher.skypilot.engine import SkyEngine
@@ -61,6 +65,7 @@ def context(
         ),
         keep_run=lambda record, run: _keep_run(record, run, clock),
         while_starting=lambda record: TerminateOnPowerOff(record, terminate_on_power_off, say),
+        listed=listed_by(labelled_instances),
         log=log,
     )
 

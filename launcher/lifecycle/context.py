@@ -41,6 +41,9 @@ class LaunchContext:
         nullcontext()
     )
     """Held while a launch waits for its machines, and left once they are there."""
+    listed: Callable[[LaunchRecord], tuple[str, ...] | None] = lambda _record: None
+    """Returns the machines with a launch's label that its clouds list where it may be; None where
+    they cannot be asked, or not all."""
     log: TextIO | None = None
     """Where the engine's own log and the job's go; None: nowhere."""
 

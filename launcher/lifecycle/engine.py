@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TextIO
 
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError
+from ..store.launch_record import EngineAddress
 
 ClusterStatus = Literal["starting", "up", "stopped"]
 JobStatus = Literal["waiting", "running", "recovering", "succeeded", "failed", "cancelled"]
@@ -104,6 +105,8 @@ class EngineJob:
     infra: str | None = None
     why: str | None = None
     """The engine's message about a failure."""
+    is_ending: bool = False
+    """Whether it was cancelled, and the engine still tears down its machines."""
     is_unasked: bool = False
     """Whether it is known that machines were never asked for, until now, for a managed job."""
 
@@ -128,6 +131,10 @@ class Engine(Protocol):
         Raises:
             NoEngineError: it is not.
         """
+        ...
+
+    def address(self) -> EngineAddress | None:
+        """Return which SkyPilot is asked from here, without asking it; None where not known."""
         ...
 
     def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:

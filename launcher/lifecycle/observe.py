@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..store.launch_record import LaunchRecord
+from .elsewhere import refuse_elsewhere
 from .engine import (
     ENDED,
     WITHOUT_MACHINES,
@@ -63,9 +64,36 @@ class Observed:
     is_launcher_alive: bool = False
     """Whether the command that launched it still runs on this machine."""
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether the engine has anything of it."""
+        return not (self.cluster is None and self.job is None and self.request is None)
+
+    @property
+    def has_machines(self) -> bool:
+        """Return whether it has machines, or a job for which the engine gets them."""
+        return self.cluster is not None or self.job_goes_on
+
+    @property
+    def job_goes_on(self) -> bool:
+        """Return whether its job has not ended, and is not being ended by the engine."""
+        job = self.job
+        return job is not None and job.status not in ENDED and not job.is_ending
+
 
 def observe(record: LaunchRecord, engine: Engine) -> Observed:
-    """Ask the engine for everything it has of a launch."""
+    """Ask the engine for everything it has of a launch.
+
+    Raises:
+        ElsewhereError: it is open, and was asked of another engine than is reached from here.
+    """
+    seen = _observed(record, engine)
+    if record.is_open:
+        refuse_elsewhere(record, engine, is_known=seen.is_known)
+    return seen
+
+
+def _observed(record: LaunchRecord, engine: Engine) -> Observed:
     requests = requests_of(record, engine)
     request = requests[0] if requests else None
     is_starting = request is not None and request.status == "running"
@@ -149,9 +177,8 @@ def _is_earlier(record: LaunchRecord, job: EngineJob) -> bool:
 
 def classify(record: LaunchRecord, seen: Observed) -> Finding:
     """Return the state of a launch, from its record and what the engine has."""
-    has_cluster = seen.cluster is not None
     if not record.is_open:
-        return "broken" if has_cluster and not seen.is_launcher_alive else "nothing"
+        return "broken" if seen.has_machines and not seen.is_launcher_alive else "nothing"
     if seen.job is not None:
         if seen.job.status in ENDED:
             return "job-ended"
@@ -174,7 +201,10 @@ def _may_hold_a_job(record: LaunchRecord, seen: Observed, cluster: Cluster) -> b
     SkyPilot 0.14 says of machines that the cloud has and it cannot reach over SSH that they start,
     be it their fault or that of the network here.
     """
+    # SkyPilot remembers a request for a day, or until its server is started again.
+    is_forgotten = record.state == "requested" and seen.request is None
     is_started = seen.request is not None and seen.request.status == "succeeded"
+    is_started = is_started or is_forgotten
     if record.state != "running" and not is_started:
         return False
     if cluster.status == "stopped":

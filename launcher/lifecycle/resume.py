@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, TextIO
+from typing import TextIO
 
 from ...catalog.errors import GpuplanError, UsageError
 from ..guard.orders import STOP_FILE
 from ..store.launch_record import LaunchRecord
 from ..store.spending_limits import SpendingLimits
+from .adopting import adopt, keep_request
 from .closing import close_lost
 from .context import LaunchContext
+from .elsewhere import is_elsewhere, refuse_elsewhere
 from .engine import ENDED, EngineError, NoEngineError
 from .job_end import UNASKED
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
-from .observe import Finding, Observed, classify, observe, silence_text
+from .observe import Finding, classify, observe, silence_text
 from .rewrite_task import rewrite_task
 from .transitions import (
     ask,
@@ -28,6 +30,7 @@ from .transitions import (
     unasked_after,
     wait_started,
 )
+from .unsure import why_unsure
 from .waiting import Watch, orders_of, passed
 
 LOOK_EVERY_S = 3.0
@@ -38,10 +41,18 @@ FOLLOWED_AGAIN = 5
 Wait = Callable[[float], None]
 
 
-def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchRecord, Finding]:
+def reconcile_run(
+    context: LaunchContext, record: LaunchRecord, *, by_hand: bool = False
+) -> tuple[LaunchRecord, Finding]:
     """Update a record from the engine, and close the launch if its job is over.
 
+    Args:
+        context: the world.
+        record: the launch.
+        by_hand: whether the user asks for its end, and so knows that its machines are gone.
+
     Raises:
+        ElsewhereError: another engine was asked for it than is reached from here.
         EngineError: the engine does not answer, or cannot tear down machines.
         OvertakenError: another command launched it again meanwhile.
     """
@@ -49,14 +60,14 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
     seen = observe(record, context.engine)
     finding = classify(record, seen)
     if finding in ("nothing", "starting"):
-        return _adopt(context, record, seen) if finding == "starting" else record, finding
+        return adopt(context, record, seen) if finding == "starting" else record, finding
     if finding == "unreachable":
         record = _note_unseen(context, record)
-        record = record if record.state == "running" else _adopt(context, record, seen)
+        record = record if record.state == "running" else adopt(context, record, seen)
         context.tell(f"{record.run} {silence_text(record)}")
         return record, finding
     if finding in ("waiting", "training", "job-ended"):
-        record = _adopt(context, _note_unseen(context, record), seen)
+        record = adopt(context, _note_unseen(context, record), seen)
         assert seen.job is not None
         if finding == "job-ended":
             return settle(context, record, seen.job), finding
@@ -64,7 +75,13 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
         if found is not None:
             return end_waiting(context, record, found), "job-ended"
         return record, finding
-    return close_lost(context, _keep_request(context, record, seen), finding, seen), finding
+    unsure = why_unsure(context, record, finding, seen)
+    if unsure is not None and not (by_hand and unsure.can_be_closed):
+        if by_hand:
+            raise EngineError(unsure.text, fix=unsure.fix)
+        context.tell(f"{unsure.text}; {unsure.fix}")
+        return record, "unreachable"
+    return close_lost(context, keep_request(context, record, seen), finding, seen), finding
 
 
 def look_at_open(context: LaunchContext) -> list[tuple[LaunchRecord, Finding]]:
@@ -119,6 +136,8 @@ def show_log(
     if last is None or last.job_id is None:
         raise UsageError(f"{record.run} has no job yet.", fix=f"see `gpuplan status {record.run}`.")
     if record.managed:
+        # Jobs are numbered: with another SkyPilot it would be somebody else's.
+        refuse_elsewhere(record, context.engine, is_known=False)
         with Watch(context, record) as watch:
             context.engine.tail_managed(last.job_id, out, follow=follow, lines=lines)
         if watch.passed is not None:
@@ -184,6 +203,8 @@ def _told(context: LaunchContext, record: LaunchRecord) -> bool:
     known = record.last is not None and record.last.job_id is not None
     if record.state != "running" or record.managed or not known:
         return False
+    if is_elsewhere(record, context.engine):
+        return False
     try:
         context.engine.execute(record.cluster, f"touch {STOP_FILE}")
     except EngineError:
@@ -213,13 +234,14 @@ def down(
     record = context.ledger.get(record.run)
     seen = observe(record, context.engine)
     if not record.is_open:
-        return record if seen.cluster is None else end_unowned(context, record)
+        refuse_elsewhere(record, context.engine, is_known=seen.is_known)
+        return end_unowned(context, record) if seen.has_machines else record
     finding = classify(record, seen)
     if finding in ("never-asked", "not-started", "gone"):
-        return reconcile_run(context, record)[0]
+        return reconcile_run(context, record, by_hand=True)[0]
     if finding == "job-ended":
         return _down_ended(context, record)
-    record = _keep_request(context, record, seen)
+    record = keep_request(context, record, seen)
     if seen.request is not None and seen.request.status == "running":
         context.engine.cancel_request(seen.request.request_id)
     record = note_machines(context, record)
@@ -276,8 +298,9 @@ def resume(
         UsageError: it has succeeded, is still open, or its task is gone.
         LimitError: a limit would be passed.
     """
-    record, _ = reconcile_run(context, record)
-    _refuse_to_resume(record, change_orders=change_orders)
+    record, finding = reconcile_run(context, record)
+    _refuse_to_resume(record, finding, change_orders=change_orders)
+    _refuse_to_resume_elsewhere(context, record)
     last = record.last
     was_spot = last is not None and last.spot
     buys_spot = was_spot if spot is None else spot
@@ -301,7 +324,12 @@ def resume(
     return wait_started(context, ask(context, record, at_most_usd=at_most_usd))
 
 
-def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
+def _refuse_to_resume(record: LaunchRecord, finding: Finding, *, change_orders: bool) -> None:
+    if finding == "unreachable" and not record.is_open:
+        raise UsageError(
+            f"{record.run} has ended in the store, and its job may still run.",
+            fix=f"end its machines first, with `gpuplan down {record.run}`.",
+        )
     if record.is_open:
         raise UsageError(
             f"{record.run} still runs.", fix=f"follow it with `gpuplan logs -f {record.run}`."
@@ -315,6 +343,12 @@ def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
             f"{record.run} was ended by its guard: {record.why}.",
             fix="allow more with --max-cost, --max-hours, --deadline or --on-projection continue.",
         )
+
+
+def _refuse_to_resume_elsewhere(context: LaunchContext, record: LaunchRecord) -> None:
+    if is_elsewhere(record, context.engine):
+        seen = observe(record, context.engine)
+        refuse_elsewhere(record, context.engine, is_known=seen.is_known)
 
 
 def follow(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
@@ -336,46 +370,6 @@ def follow(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
             fix=f"follow it again with `gpuplan logs -f {record.run}`.",
         )
     return record
-
-
-def _adopt(context: LaunchContext, record: LaunchRecord, seen: Observed) -> LaunchRecord:
-    """Keep the request and the job of a launch whose command died before it could."""
-    last = record.last
-    assert last is not None
-    changes: dict[str, Any] = {}
-    if last.request_id is None and seen.request is not None:
-        changes["request_id"] = seen.request.request_id
-    if last.job_id is None and seen.job is not None:
-        changes["job_id"] = seen.job.job_id
-    state = "running" if seen.job is not None else "requested"
-    if not changes and record.state == state:
-        return record
-    if seen.request is None and seen.job is None:
-        return record
-
-    def adopt(one: LaunchRecord) -> LaunchRecord | None:
-        # Another command may have closed it since this one looked.
-        if not one.is_open:
-            return None
-        return one.with_last(**changes).model_copy(update={"state": state})
-
-    return advance(context, record, adopt, what=f"reconciled: {state}")
-
-
-def _keep_request(context: LaunchContext, record: LaunchRecord, seen: Observed) -> LaunchRecord:
-    """Keep the request of a launch that is closed now, so that no later attempt takes it for its.
-
-    Its command may have died, or been refused an answer, before it was kept.
-    """
-    last, request = record.last, seen.request
-    if not record.is_open or last is None or request is None or last.request_id is not None:
-        return record
-    return advance(
-        context,
-        record,
-        lambda one: one.with_last(request_id=request.request_id),
-        what=f"requested as {request.request_id}",
-    )
 
 
 def _cancel_managed(context: LaunchContext, record: LaunchRecord) -> None:

@@ -99,7 +99,7 @@ def ask(
         label_task(task, context.ledger.store_id())
         gather(task.parent)
         context.write_orders(record, context.now(), at_most_usd)
-        advance(context, record, lambda _one: None, what="", open_only=True)
+        _keep_whom(context, record)
         launch = context.engine.launch_managed if record.managed else context.engine.launch
         is_sent = True
         request_id = launch(task, record.cluster, secrets)
@@ -124,6 +124,23 @@ def ask(
         context.engine.cancel_request(request_id)
         end_unowned(context, record)
         raise
+
+
+def _keep_whom(context: LaunchContext, record: LaunchRecord) -> None:
+    """Keep which SkyPilot is asked, before it is: another one will not know the machines.
+
+    Raises:
+        OvertakenError: another command has taken the launch back.
+    """
+    address = context.engine.address()
+    where = "" if address is None else f"asked of SkyPilot at {address.server}"
+    advance(
+        context,
+        record,
+        lambda one: None if address is None else one.with_last(engine=address),
+        what=where,
+        open_only=True,
+    )
 
 
 def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:

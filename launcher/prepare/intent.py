@@ -13,6 +13,7 @@ from ...planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from ...planner.cost.run_cost import CENT
 from ...planner.cost.spot_moves import moved_ends
 from ...planner.predict.measured.known_runs import run_key
+from ..labels import this_user
 from ..lifecycle.transitions import this_process
 from ..skypilot.placement import Place
 from ..store.launch_record import LaunchRecord, PricedPlace
@@ -38,6 +39,7 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         project=prepared.project.name,
         project_file=None if prepared.project_file is None else prepared.project_file.absolute,
         owner=prepared.project.owner,
+        user=this_user(),
         folder=str(prepared.folder.absolute()),
         cluster=prepared.task.cluster,
         accelerator=plan.offer.accelerator,

@@ -28,7 +28,9 @@ from ..lifecycle.engine import (
     NoEngineError,
     Past,
 )
+from ..store.launch_record import EngineAddress
 from . import home
+from .address import address_here
 from .errors import NothingThereError, explained
 from .reservations import read_sky_config
 from .rows import (
@@ -68,6 +70,11 @@ class SkyEngine:
     def ready(self) -> None:
         """Do nothing, if SkyPilot is installed."""
         _ = self._sky
+
+    def address(self) -> EngineAddress:
+        """Return which SkyPilot is asked from here, without asking it."""
+        _ = self._sky  # Imported first, so that GPUPLAN_SKY_HOME holds for what follows.
+        return address_here()
 
     def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:
         """Ask for machines and a job on them; return the request's id at once."""
@@ -202,7 +209,7 @@ class SkyEngine:
         try:
             with self._explained():
                 rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
-        except NothingThereError:
+        except NothingThereError:  # Its controller cannot be started, as there is none.
             return []
         return managed_jobs_of(rows)
 

@@ -88,7 +88,7 @@ def explained(errors: Any) -> Iterator[None]:
             f"SkyPilot's server does not answer: {_said(error)}",
             fix="start it with `sky api start`, or see `sky api info`.",
         ) from None
-    except errors.ClusterNotUpError as error:
+    except (errors.ClusterNotUpError, errors.ClusterDoesNotExist) as error:
         raise NothingThereError(_said(error)) from None
     except errors.RequestCancelled as error:
         raise EngineError(f"The request was cancelled: {_said(error)}") from None

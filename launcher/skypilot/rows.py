@@ -144,6 +144,7 @@ def _managed_job(rows: list[Any]) -> EngineJob:
         recoveries=sum(row["recovery_count"] or 0 for row in rows),
         infra=now["infra"],
         why=now["failure_reason"],
+        is_ending=_name(now["status"]) == "CANCELLING",
         is_unasked=all(_is_unasked(row) for row in rows),
     )
 

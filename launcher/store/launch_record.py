@@ -27,6 +27,17 @@ class PricedPlace(FrozenModel):
     spot: bool = False
 
 
+class EngineAddress(FrozenModel):
+    """Which SkyPilot was asked: another one knows nothing of its machines. None: not known."""
+
+    server: str | None = None
+    """URL of its API server, without a password."""
+    home: str | None = None
+    """The folder that holds what it knows, where its server is of this machine."""
+    user: str | None = None
+    """The hash by which it tells its users apart."""
+
+
 class Attempt(FrozenModel):
     """One time that machines were asked for."""
 
@@ -35,6 +46,8 @@ class Attempt(FrozenModel):
     asked_at: datetime
     asked_uptime: Uptime | None = None
     """The same moment, by a count that stays right where the clock is set."""
+    engine: EngineAddress | None = None
+    """The SkyPilot that was asked; None in records of versions that did not keep it."""
     request_id: str | None = None
     """Id that the engine gave; None until it has answered."""
     job_id: int | None = None
@@ -84,6 +97,9 @@ class LaunchRecord(FrozenModel):
     project_file: str | None = None
     """The project's file that it was launched for, absolute; None where there was none."""
     owner: str
+    user: str | None = None
+    """Who launched it, as that machine names its user, whatever owner was given; None in records of
+    versions that did not keep it."""
     folder: str
     """Local and absolute: the task and what it sends."""
     cluster: str

@@ -24,6 +24,7 @@ from gpuplan.launcher.lifecycle.engine import (
     NoCapacityError,
     Past,
 )
+from gpuplan.launcher.store.launch_record import EngineAddress
 
 CALL_S = 7
 START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -62,6 +63,8 @@ class FakeEngine:
 
     clock: Clock
     usd_per_hour: Decimal = Decimal(36)
+    at: EngineAddress | None = None
+    """Which SkyPilot it is; None: unknown, as to a version that did not keep it."""
     no_capacity: bool = False
     log_breaks: int = 0
     """How often a log that is followed breaks off from now on."""
@@ -114,6 +117,12 @@ class FakeEngine:
             for job in self._managed
         ]
 
+    def cancelling(self, name: str) -> None:
+        """Let a managed job be cancelled while its machines are not gone yet."""
+        self._managed = [
+            replace(job, is_ending=True) if job.name == name else job for job in self._managed
+        ]
+
     def preempt(self, name: str) -> None:
         """Let the cloud take the machines of a managed job, and have no others."""
         self._close(name)
@@ -159,6 +168,14 @@ class FakeEngine:
         """Let the controller of managed jobs be torn down; a new one counts its jobs from one."""
         self._managed = []
 
+    def forget_requests(self) -> None:
+        """Let the server know of no request any more, as a day later or after a restart."""
+        self._requests, self._names = {}, {}
+
+    def forget_jobs(self, name: str) -> None:
+        """Let the machines of a cluster have no job."""
+        self._jobs[name] = []
+
     def finish_requests(self) -> None:
         """Let the server do what it was asked, though nobody waits for it."""
         for request_id, request in list(self._requests.items()):
@@ -185,6 +202,9 @@ class FakeEngine:
 
     def ready(self) -> None:
         """Do nothing."""
+
+    def address(self) -> EngineAddress | None:
+        return self.at
 
     def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:
         return self._ask("launch", task, cluster, secrets)

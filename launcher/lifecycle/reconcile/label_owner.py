@@ -1,7 +1,8 @@
 """The owner of labelled machines: this store, somebody else, or not known.
 
 One account, and one SkyPilot server, may serve several people, laptops and stores. Only what
-carries this store's id and its owner's name, for a run that this store keeps, is this store's own.
+carries this store's id, for a run that this store keeps, and its owner's name or a run that its
+user launched under another, is this store's own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ class Here:
     owner: str
     runs: Collection[str]
     """Run ids of the launches that the store keeps."""
+    launched: Collection[str] = ()
+    """Run ids of those among them that whoever asks has launched, under whatever owner."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ def holder(here: Here, *, run: str | None, store_id: str | None, owner: str | No
     named = owner or "an owner without a name"
     if store_id is not None and store_id != here.store_id:
         return Holder("others", f"launched by {named} from another store ({store_id})")
-    if owner is not None and owner != here.owner:
+    is_launched = store_id is not None and run in here.launched
+    if owner is not None and owner != here.owner and not is_launched:
         return Holder("others", f"launched by {named}; if that is you, give --owner {owner}")
     if store_id is None:
         return Holder(

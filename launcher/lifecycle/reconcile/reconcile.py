@@ -6,21 +6,25 @@ launches. `take_down` tears machines down, and only those of this store unless t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 
 from ....catalog.errors import GpuplanError, UsageError
 from ...labels import slug, this_user
 from ...store.launch_record import LaunchRecord
 from ...store.launches import OvertakenError
 from ..context import LaunchContext
+from ..elsewhere import is_elsewhere
 from ..engine import Cluster, EngineError
 from ..machines import count_unowned, end_unowned
 from ..observe import silence_text
 from ..resume import reconcile_run
 from .discrepancy import LAST, Discrepancy, Kind, LabelledMachine, Listing, Skipped
 from .label_owner import Here, Holder, holder
+from .listed import listed_by
+from .managed_orphans import managed_orphans
 from .unattributed import count_unattributed
 
 Instances = Callable[[], Listing]
@@ -37,39 +41,79 @@ def reconcile(
     Args:
         context: the world.
         instances: lists the machines that carry gpuplan's labels, where credentials allow.
-        owner: whose machines may be ended, as `launch --owner`; default: this machine's user.
+        owner: whose machines may be ended, as `launch --owner`; default: this machine's user,
+            with those that they launched for another owner.
     """
-    found = [_bring_up_to_date(context, record) for record in context.ledger.open()]
+    found, closed = _all_brought_up_to_date(context, instances)
     found += [
         Discrepancy(kind="unknown", run=run, text="its record in the store cannot be read")
         for run in context.ledger.unreadable()
     ]
     clusters = context.engine.clusters()
     records = {record.cluster: record for record in context.ledger.all()}
-    here = Here(
-        store_id=context.ledger.known_store_id(),
-        owner=slug(owner or this_user()),
-        runs={slug(record.run) for record in records.values()},
-    )
+    here = _here(context, records.values(), owner)
+    managed = managed_orphans(context, records.values(), clusters, here)
+    found += managed.found
     found += [
         _unowned(cluster, records.get(cluster.name), _holder(cluster, here))
         for cluster in clusters
         if (cluster.run is not None or cluster.name in records)
         and not _is_owned(context, cluster, records)
+        and not managed.has(cluster)
     ]
     found += [_controller(cluster) for cluster in clusters if cluster.is_controller]
     if instances is not None:
-        try:
-            listing = instances()
-        except EngineError as error:
-            text = f"machines beside SkyPilot's could not be listed: {error.message}"
-            found.append(Discrepancy(kind="unknown", run=None, text=text))
-            listing = Listing(clouds=("aws",))
-        found += _unknown_machines(context, listing.instances, clusters, records, here)
+        listing, failed = _listing(instances)
+        # Their job is what is ended: SkyPilot would start others in their place.
+        beside = [one for one in listing.instances if one.run not in managed.runs]
+        found += failed + _unknown_machines(context, beside, clusters, records, here)
         found += [_not_looked_at(one) for one in listing.skipped]
         found += [_not_looked_at(one, kind="unknown") for one in listing.failed]
         found += _known_to_skypilot_alone(records.values(), listing.clouds)
+    elsewhere = {slug(one.run) for one in records.values() if is_elsewhere(one, context.engine)}
+    found = [_held_back(one, closed, elsewhere) for one in found]
     return sorted(found, key=lambda one: LAST.get(one.kind, 0))
+
+
+def _here(context: LaunchContext, records: Iterable[LaunchRecord], owner: str | None) -> Here:
+    """Return who asks: an owner who is named, or this machine's user with all they launched."""
+    user = this_user() if owner is None else None
+    known = list(records)
+    return Here(
+        store_id=context.ledger.known_store_id(),
+        owner=slug(owner or this_user()),
+        runs={slug(one.run) for one in known},
+        launched={slug(one.run) for one in known if user is not None and one.user == user},
+    )
+
+
+def _listing(instances: Instances) -> tuple[Listing, list[Discrepancy]]:
+    """Return what the clouds list, and the line that says so where they refuse."""
+    try:
+        return instances(), []
+    except EngineError as error:
+        text = f"machines beside SkyPilot's could not be listed: {error.message}"
+        return Listing(clouds=(AWS,)), [Discrepancy(kind="unknown", run=None, text=text)]
+
+
+def _held_back(
+    found: Discrepancy, closed: Collection[str], elsewhere: Collection[str]
+) -> Discrepancy:
+    """Return a line that ends no machines which may still train.
+
+    Args:
+        found: the line.
+        closed: runs that this very look has closed; if by mistake, their jobs still run.
+        elsewhere: runs that were asked of another SkyPilot, which may still start their machines.
+    """
+    if not found.is_orphan or found.run is None:
+        return found
+    why = None
+    if slug(found.run) in closed:
+        why = "its launch was closed just now: look again with `gpuplan reconcile`"
+    elif found.cluster is None and slug(found.run) in elsewhere:
+        why = "another SkyPilot was asked for them: look from a shell that reaches that one"
+    return found if why is None else replace(found, kind="unknown", text=f"{found.text}; {why}")
 
 
 def take_down(
@@ -126,6 +170,21 @@ def _facts(record: LaunchRecord, orphan: Discrepancy) -> dict[str, object]:
     dearest = max(prices or [one.usd_per_hour for one in record.places])
     usd_per_hour = dearest * (len(orphan.instances) or record.nodes)
     return {"infra": infra, "usd_per_hour": orphan.usd_per_hour or usd_per_hour}
+
+
+def _all_brought_up_to_date(
+    context: LaunchContext, instances: Instances | None
+) -> tuple[list[Discrepancy], set[str]]:
+    """Return a line for every open launch, and the runs that are closed by it, as labels are."""
+    if instances is not None:
+        # Once for all launches that seem to be gone; later they are listed anew.
+        once = cache(instances)
+        context = replace(context, listed=listed_by(lambda _regions: once()))
+    before = context.ledger.open()
+    found = [_bring_up_to_date(context, record) for record in before]
+    return found, {slug(one.run) for one in before} - {
+        slug(one.run) for one in context.ledger.open()
+    }
 
 
 def _bring_up_to_date(context: LaunchContext, record: LaunchRecord) -> Discrepancy:

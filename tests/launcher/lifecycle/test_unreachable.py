@@ -145,3 +145,35 @@ def test_a_launch_that_cannot_be_looked_at_hides_no_other(
     assert engine.live() == [other.cluster]
     with pytest.raises(EngineError, match="does not say"):
         api.launches.look_at(context, [other.run])
+
+
+@pytest.mark.parametrize("status", ["starting", "stopped", "up"])
+def test_a_request_that_skypilot_forgot_may_have_started_the_job(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, status: ClusterStatus
+) -> None:
+    """Its command was killed before it was told; requests are kept for a day."""
+    record = make_record(tmp_path, engine.clock, fetch=str(tmp_path / "results"))
+    record = ask(context, begin(context, record, SpendingLimits(), spot=False))
+    engine.finish_requests()
+    engine.clock.pass_s(26 * 3600)
+    engine.forget_requests()
+    engine.silent = status == "up"
+    engine.set_status(record.cluster, status)
+    after, finding = reconcile_run(context, record)
+    assert (finding, after.is_open, engine.live()) == ("unreachable", True, [record.cluster])
+
+
+def test_machines_that_say_they_have_no_job_and_those_that_never_came_are_closed(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = make_record(tmp_path, engine.clock)
+    record = ask(context, begin(context, record, SpendingLimits(), spot=False))
+    engine.forget_requests()
+    assert reconcile_run(context, record)[1] == "not-started"
+    idle = make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2")
+    idle = ask(context, begin(context, idle, SpendingLimits(), spot=False))
+    engine.finish_requests()
+    engine.forget_requests()
+    engine.forget_jobs(idle.cluster)
+    assert reconcile_run(context, idle)[1] == "broken"
+    assert (context.ledger.open(), engine.live()) == ([], [])

@@ -12,6 +12,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_engine import Clock, FakeEngine
+from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import GpuplanError
 from gpuplan.launcher.lifecycle.engine import (
@@ -22,8 +24,11 @@ from gpuplan.launcher.lifecycle.engine import (
     NoCapacityError,
     NoEngineError,
 )
+from gpuplan.launcher.lifecycle.resume import reconcile_run
+from gpuplan.launcher.lifecycle.transitions import begin
 from gpuplan.launcher.skypilot.engine import SkyEngine
 from gpuplan.launcher.skypilot.reservations import write_sky_config
+from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 KEY = "AKIAABCDEFGHIJKLMNOP"
 
@@ -281,9 +286,30 @@ def test_giving_back_what_is_gone_is_no_error(sky: Any) -> None:
     SkyEngine().down("gp-net-1")
 
 
-def test_without_a_controller_there_are_no_managed_jobs(sky: Any) -> None:
-    sky.jobs.queue_v2 = raising(Errors.ClusterNotUpError("no controller"))
+@pytest.mark.parametrize(
+    "error",
+    [
+        # queue_v2(refresh=True) of 0.14.1 starts a controller, and there is none to start.
+        Errors.ClusterDoesNotExist("Cluster 'sky-jobs-controller-5a5a' does not exist."),
+        Errors.ClusterNotUpError("no controller"),
+    ],
+)
+def test_without_a_controller_there_are_no_managed_jobs(sky: Any, error: Exception) -> None:
+    sky.jobs.queue_v2 = raising(error)
     assert SkyEngine().managed_jobs() == []
+
+
+def test_a_spot_launch_that_was_never_asked_is_closed_without_a_controller(
+    sky: Any, tmp_path: Path
+) -> None:
+    engine = FakeEngine(Clock())
+    context = make_context(tmp_path, engine)
+    record = make_record(tmp_path, engine.clock, managed=True, pid=999_999)
+    begin(context, record, SpendingLimits(), spot=True)  # Its command is killed here.
+    sky.jobs.queue_v2 = raising(Errors.ClusterDoesNotExist("no controller"))
+    engine.managed_jobs = SkyEngine().managed_jobs  # type: ignore[method-assign]
+    assert reconcile_run(context, context.ledger.get(RUN))[1] == "never-asked"
+    assert context.ledger.open() == []
 
 
 def test_a_managed_job_of_two_tasks_is_one(sky: Any) -> None:
@@ -307,6 +333,8 @@ def test_a_managed_job_of_two_tasks_is_one(sky: Any) -> None:
         datetime.fromtimestamp(100, UTC),
         datetime.fromtimestamp(400, UTC),
     )
+    assert job(row(0, "CANCELLING", 100.0, None)).is_ending
+    assert not handed_over.is_ending
     over = job(row(0, "FAILED", 100.0, 200.0), row(1, "CANCELLED", None, 200.0))
     assert (over.status, over.ended_at) == ("failed", datetime.fromtimestamp(200, UTC))
 

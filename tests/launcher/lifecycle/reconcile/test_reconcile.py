@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_context, make_record
+from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
+from gpuplan.launcher.labels import this_user
 from gpuplan.launcher.lifecycle.engine import EngineError
 from gpuplan.launcher.lifecycle.reconcile.reconcile import (
     Discrepancy,
@@ -19,7 +20,7 @@ from gpuplan.launcher.lifecycle.reconcile.reconcile import (
     take_down,
 )
 from gpuplan.launcher.lifecycle.resume import reconcile_run
-from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, end, wait_started
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 BOBS = "bert-20261122-130000-0d0d0d"
@@ -167,6 +168,25 @@ def test_an_owner_of_the_same_store_ends_only_their_own(
     ann.name = "ann"
     ann.end_all()
     assert account.ids() == []
+
+
+@pytest.mark.parametrize(
+    ("user", "named", "kind"),
+    [
+        (this_user(), None, "orphan-cluster"),
+        ("somebody-else", None, "others"),
+        (None, None, "others"),
+        (this_user(), "bob", "others"),
+        (this_user(), "team-vision", "orphan-cluster"),
+    ],
+)
+def test_what_this_user_launched_for_another_owner_is_their_own(
+    tmp_path: Path, ann: Person, user: str | None, named: str | None, kind: str
+) -> None:
+    record = make_record(tmp_path, ann.engine.clock, owner="team-vision", user=user)
+    end(ann.context, launched(ann.context, record), "failed", "closed by mistake")
+    (found,) = reconcile(ann.context, owner=named)
+    assert found.kind == kind
 
 
 def test_machines_without_a_store_are_ended_only_when_a_person_says_so(
