@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -122,6 +124,30 @@ def orders(
     )
     refuse_no_room(made)
     return made
+
+
+def at_rates(made: Orders, spot: Mapping[str, float], others: Mapping[str, float]) -> Orders:
+    """Return orders at other prices, and what was estimated in proportion.
+
+    Args:
+        made: the orders.
+        spot: what all that a job has costs in each place where spot machines are bought, $/h.
+        others: the same where they are bought on demand.
+    """
+    dearest = max((*spot.values(), *others.values()))
+    projection, before = made.projection, made.usd_per_hour
+    if projection is not None and before and dearest != before:
+        projection = projection.times(dearest / before)
+    return replace(
+        made,
+        usd_per_hour=dearest,
+        usd_per_hour_at=others or spot,
+        spot_usd_per_hour_at=spot if others else {},
+        projection=projection,
+        price_top=made.price_top if spot else 1.0,
+        hand_over=made.hand_over if spot and others else None,
+        notices=bool(spot),
+    )
 
 
 def _timer(

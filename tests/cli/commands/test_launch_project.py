@@ -156,14 +156,14 @@ def test_a_run_goes_on_within_the_limits_that_the_file_has_then(
     assert launch["project_file"] == str(file.resolve())
     assert run(["down", launch["run"]]) == 0
     file.write_text(PROJECT.format(limits="total: 50\n  on_exceed: fail"))
-    assert run(["resume", launch["run"], "--detach"]) == 4
+    assert run(["resume", launch["run"], "--detach", "-y"]) == 4
     assert f"limit of total, $50.00 ({file.resolve()}:8)" in capsys.readouterr().err
     file.write_text(PROJECT.format(limits="total: 50"))
-    assert run(["resume", launch["run"], "--detach"]) == 0
+    assert run(["resume", launch["run"], "--detach", "-y"]) == 0
     assert "Over the limit of total, $50.00" in capsys.readouterr().err
     assert run(["down", launch["run"]]) == 0
     file.unlink()
-    assert run(["resume", launch["run"], "--detach"]) == 0
+    assert run(["resume", launch["run"], "--detach", "-y"]) == 0
     assert "is gone: its limits are not checked" in capsys.readouterr().err
 
 
