@@ -122,10 +122,37 @@ def test_a_machine_that_came_up_later_is_not_paid_for_since_the_request() -> Non
     assert account.began_at_s == NOW_S + 200
 
 
-def test_a_request_from_the_future_counts_from_now() -> None:
-    account = open_account(make_orders(), [], boot_s=NOW_S - 900, now_s=NOW_S - 600)
-    assert account.began_at_s == NOW_S - 600
-    assert account.spent_usd(0.0) == 0.0
+@pytest.mark.parametrize(
+    ("boot_s", "setup_s", "began_s"),
+    [
+        (-8640.0, -8500.0, -8640.0),  # A machine that was rented.
+        (-8640.0, None, -8640.0),
+        (-1e6, -8500.0, -8500.0),  # A container, whose host came up long ago.
+        (None, -8500.0, -8500.0),
+        (None, None, 0.0),
+    ],
+)
+def test_a_request_by_a_clock_that_is_fast_hides_no_set_up(
+    boot_s: float | None, setup_s: float | None, began_s: float
+) -> None:
+    """The laptop's clock is 3 hours ahead, and set-up took 2.4 hours."""
+    orders = make_orders(requested_at_s=NOW_S - 8700 + 3 * HOUR_S, usd_per_hour=98.0)
+    account = open_account(
+        orders,
+        [],
+        boot_s=None if boot_s is None else NOW_S + boot_s,
+        setup_s=None if setup_s is None else NOW_S + setup_s,
+        now_s=NOW_S,
+    )
+    assert account.began_at_s == NOW_S + began_s
+    assert account.spent_usd(-began_s) == pytest.approx(-began_s / HOUR_S * 98.0)
+
+
+def test_an_attempt_after_another_is_not_paid_for_twice_where_the_clock_is_fast() -> None:
+    orders = make_orders(requested_at_s=NOW_S + HOUR_S)
+    first = line(1, requested_at_s=NOW_S - 2 * HOUR_S, usd=10.0)
+    account = open_account(orders, [first], boot_s=NOW_S - 2 * HOUR_S, now_s=NOW_S)
+    assert account.began_at_s == first.seen_at_s
 
 
 def test_a_state_that_is_no_json_is_no_attempt(tmp_path: Path) -> None:
