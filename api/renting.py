@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 
 def priced(prepared: Prepared) -> Prepared:
-    """Return a launch with its worst case at SkyPilot's price, where that is above the plan's.
+    """Return a launch at SkyPilot's price, in each place where that is above the plan's.
 
     Its notes say both. In a SkyPilot home of gpuplan's own (GPUPLAN_SKY_HOME) the plan's prices
     are written there first.
 
     Raises:
+        LimitError: At that price it passes a limit of the request.
         GpuplanError: SkyPilot cannot be asked, or does not take the task.
     """
     from pathlib import Path
 
     from ..catalog.snapshot import load_catalogue
-    from ..launcher.prepare.prepared import at_higher_prices
+    from ..launcher.prepare.money.higher_prices import at_higher_prices
     from ..launcher.skypilot import home as sky_home
     from ..launcher.skypilot import prices
 

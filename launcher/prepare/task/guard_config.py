@@ -93,7 +93,7 @@ def orders(
     quiet_s = SILENT_STEPS * plan.step_time_s.high
     # SkyPilot's controller goes with the job, wherever its machines are.
     beside = float(taxed_rate(cost.controller_usd_per_hour, plan))
-    spot, others = _rates(places, plan.nodes, beside), _rates(fallback, plan.nodes, beside)
+    spot, others = rates(places, plan.nodes, beside), rates(fallback, plan.nodes, beside)
     dearest = max((*spot.values(), *others.values()))
     made = Orders(
         run_id=slug(run_id),
@@ -190,7 +190,7 @@ def taxed_rate(usd_per_hour: Decimal, plan: Plan) -> Decimal:
     return usd_per_hour * (1 + Decimal(str(plan.offer.tax_percent or 0)) / 100)
 
 
-def _rates(places: tuple[Place, ...], nodes: int, beside: float) -> dict[str, float]:
+def rates(places: tuple[Place, ...], nodes: int, beside: float) -> dict[str, float]:
     """Return what all that a job has in a place costs, $/h."""
     return {place.infra: float(place.paid_usd_per_hour) * nodes + beside for place in places}
 
