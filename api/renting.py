@@ -59,7 +59,7 @@ def start(
     import shutil
 
     from ..launcher.lifecycle import transitions
-    from ..launcher.prepare.intent import held_to_reservation, intent
+    from ..launcher.prepare.intent import intent
     from ..launcher.prepare.preflight import refuse_past_deadline
     from ..launcher.prepare.prepared import write
     from ..launcher.skypilot.interfaces import PLUGIN, refuse_unreachable
@@ -73,8 +73,7 @@ def start(
         prepared.cost, asked.deadline, now=context.now(), source=asked.deadline_source
     )
     limits = replace(limits or SpendingLimits(), file=prepared.project_file)
-    if limits.any:
-        prepared = held_to_reservation(prepared)
+    prepared = held_to_limits(prepared, limits)
     record = transitions.begin(
         context,
         intent(prepared, now=context.now),
@@ -87,6 +86,15 @@ def start(
         transitions.end(context, record, "cancelled", "its folder could not be written")
         raise
     return transitions.wait_started(context, transitions.ask(context, record))
+
+
+def held_to_limits(prepared: Prepared, limits: SpendingLimits | None) -> Prepared:
+    """Return a launch whose guard holds it to what limits count for it, where there are any."""
+    from ..launcher.prepare.intent import held_to_reservation
+    from ..launcher.store.spending_limits import SpendingLimits
+
+    held = replace(limits or SpendingLimits(), file=prepared.project_file)
+    return held_to_reservation(prepared) if held.any else prepared
 
 
 def rent(
@@ -123,6 +131,7 @@ def rent(
     while True:
         context.engine.ready()
         prepared = held_to_project(priced(prepared), context.ledger, now=context.now)
+        prepared = held_to_limits(prepared, limits)
         tried.append(prepared)
         if confirm is not None:
             confirm(prepared)
