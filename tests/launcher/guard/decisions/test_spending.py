@@ -1,5 +1,6 @@
 """What a run has cost adds up over its attempts, whichever way each of them ended."""
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from guards import HOUR_S, NOW_S, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuplan.launcher.guard import folder
+from gpuplan.launcher.guard import folder, timer
 from gpuplan.launcher.guard.decisions.spending import Attempt, open_account
 from gpuplan.launcher.guard.decisions.verdicts import Verdict
+from gpuplan.launcher.guard.orders import TimerOrders
 
 CLOCK_S = 1e-6
 """Seconds since 1970 are kept to a quarter of this."""
@@ -159,3 +161,15 @@ def test_a_state_that_is_no_json_is_no_attempt(tmp_path: Path) -> None:
     (tmp_path / "guard-state.json").write_text('{"attempt": 1,')
     (tmp_path / "guard-attempts.jsonl").write_text("[]\n\nnull\n{}\n")
     assert folder.read_attempts(tmp_path) == []
+
+
+@pytest.mark.parametrize(("ago_s", "used_s"), [(150.0, 150.0), (1e6, 0.0)])
+def test_the_timer_too_counts_from_the_boot_where_the_clock_of_the_request_is_fast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ago_s: float, used_s: float
+) -> None:
+    """It begins with set-up; a boot that was long before is that of a container's host."""
+    orders = make_orders(requested_at_s=NOW_S + HOUR_S, timer=TimerOrders(1.0, 1.0, 1.0))
+    monkeypatch.setattr(timer, "boot_s", lambda: NOW_S - ago_s)
+    monkeypatch.setattr(timer.time, "time", lambda: NOW_S)
+    begun = timer.Timer(orders, tmp_path / "guard.json", tmp_path, os.getpid())._begin()
+    assert begun[2] == used_s
