@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 from .renting import priced as priced
 from .renting import rent as rent
 from .renting import start as start
+from .resuming import resume as resume
 
 if TYPE_CHECKING:
     from ..launcher.lifecycle.context import LaunchContext
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ..launcher.store.burn_down import BurnDown
     from ..launcher.store.launch_record import LaunchRecord
     from ..launcher.store.launch_sums import By, LaunchSum, Wanted
-    from ..launcher.store.project_limits import ProjectFile
-    from ..launcher.store.spending_limits import SpendingLimits
 
 
 def context(
@@ -142,63 +139,6 @@ def down(context: LaunchContext, run: str) -> LaunchRecord:
     from ..launcher.lifecycle import resume as picking_up
 
     return picking_up.down(context, context.ledger.find(run))
-
-
-def resume(
-    context: LaunchContext,
-    run: str,
-    limits: SpendingLimits | None = None,
-    *,
-    spot: bool | None = None,
-    reserved_usd: Decimal | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> LaunchRecord:
-    """Launch a run again from its newest checkpoint; return it with its job submitted.
-
-    The limits of the project's file that it was launched for hold, as the file has them now; those
-    that only warn are told.
-
-    Raises:
-        LimitError: A limit would be passed.
-        UsageError: It has succeeded or is still open, or the project's file is malformed.
-    """
-    from ..launcher.lifecycle import resume as picking_up
-    from ..launcher.store.spending_limits import SpendingLimits
-
-    record = context.ledger.find(run)
-    file = _file_of(context, record, reserved_usd)
-    return picking_up.resume(
-        context,
-        record,
-        replace(limits or SpendingLimits(), file=file),
-        spot=spot,
-        reserved_usd=reserved_usd,
-        change_orders=bool(changes),
-    )
-
-
-def _file_of(
-    context: LaunchContext, record: LaunchRecord, reserved_usd: Decimal | None
-) -> ProjectFile | None:
-    """Return the project's file that a launch was made for, and tell what it only warns of."""
-    from pathlib import Path
-
-    from ..launcher.store.project_limits import standings, warnings
-    from ..launcher.store.spending_limits import SpendingLimits
-    from .projects.limits import limits_of_file
-
-    if record.project_file is None:
-        return None
-    path = Path(record.project_file)
-    if not path.is_file():
-        context.tell(f"{path} is gone: its limits are not checked.")
-        return None
-    file = limits_of_file(path)
-    again = record.model_copy(update={"reserved_usd": reserved_usd or record.reserved_usd})
-    counted = context.ledger.counted(SpendingLimits(file=file))
-    for text in warnings(standings(again, counted, file, now=context.now())):
-        context.tell(text)
-    return file
 
 
 def history(

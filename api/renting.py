@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 
 def priced(prepared: Prepared) -> Prepared:
-    """Return a launch with its worst case at SkyPilot's price, where that is above the plan's.
+    """Return a launch at SkyPilot's price, in each place where that is above the plan's.
 
     Its notes say both. In a SkyPilot home of gpuplan's own (GPUPLAN_SKY_HOME) the plan's prices
     are written there first.
 
     Raises:
+        LimitError: At that price it passes a limit of the request.
         GpuplanError: SkyPilot cannot be asked, or does not take the task.
     """
     from pathlib import Path
 
     from ..catalog.snapshot import load_catalogue
-    from ..launcher.prepare.prepared import at_higher_prices
+    from ..launcher.prepare.money.higher_prices import at_higher_prices
     from ..launcher.skypilot import home as sky_home
     from ..launcher.skypilot import prices
 
@@ -58,7 +59,7 @@ def start(
     import shutil
 
     from ..launcher.lifecycle import transitions
-    from ..launcher.prepare.intent import held_to_reservation, intent
+    from ..launcher.prepare.intent import intent
     from ..launcher.prepare.preflight import refuse_past_deadline
     from ..launcher.prepare.prepared import write
     from ..launcher.skypilot.interfaces import PLUGIN, refuse_unreachable
@@ -72,8 +73,7 @@ def start(
         prepared.cost, asked.deadline, now=context.now(), source=asked.deadline_source
     )
     limits = replace(limits or SpendingLimits(), file=prepared.project_file)
-    if limits.any:
-        prepared = held_to_reservation(prepared)
+    prepared = held_to_limits(prepared, limits)
     record = transitions.begin(
         context,
         intent(prepared, now=context.now),
@@ -86,6 +86,15 @@ def start(
         transitions.end(context, record, "cancelled", "its folder could not be written")
         raise
     return transitions.wait_started(context, transitions.ask(context, record))
+
+
+def held_to_limits(prepared: Prepared, limits: SpendingLimits | None) -> Prepared:
+    """Return a launch whose guard holds it to what limits count for it, where there are any."""
+    from ..launcher.prepare.intent import held_to_reservation
+    from ..launcher.store.spending_limits import SpendingLimits
+
+    held = replace(limits or SpendingLimits(), file=prepared.project_file)
+    return held_to_reservation(prepared) if held.any else prepared
 
 
 def rent(
@@ -122,6 +131,7 @@ def rent(
     while True:
         context.engine.ready()
         prepared = held_to_project(priced(prepared), context.ledger, now=context.now)
+        prepared = held_to_limits(prepared, limits)
         tried.append(prepared)
         if confirm is not None:
             confirm(prepared)

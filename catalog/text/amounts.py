@@ -39,6 +39,24 @@ DURATION_WORDS = {
 """Units as people write them out."""
 
 
+GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?(?:[a-z].*)?")
+"""Commas between groups of three digits before the point, and nowhere else: 1,234,567.89."""
+
+
+def _without_commas(text: str, value: object) -> str:
+    """Return a number without the commas and underscores between its digits.
+
+    Raises:
+        ValueError: There is a comma elsewhere, which somebody may mean as a decimal point.
+    """
+    if "," in text and not GROUPED.fullmatch(text.replace("_", ",")):
+        raise ValueError(
+            f"{value!r} has a comma that does not divide thousands, as in 1,234,567.89; write the"
+            " decimals with a point: 400.50."
+        )
+    return text.replace(",", "").replace("_", "")
+
+
 def parse_count(value: object, *, whole: bool = False) -> float | int:
     """Return a number of things above zero: 512, 300M, 10B, 1.5T, 1e9; whole ones as int.
 
@@ -52,7 +70,7 @@ def parse_count(value: object, *, whole: bool = False) -> float | int:
         if not match:
             what = "a size in bytes" if _is_bytes(value) else "not a number above zero"
             raise ValueError(f"{value!r} is {what}; write it as 512, 300M or 10B.")
-        digits = match[1].replace("_", "").replace(",", "")
+        digits = _without_commas(match[1], value)
         number = float(Decimal(digits) * COUNT_SUFFIXES[match[2]])
     if not number > 0:
         raise ValueError(f"{value!r} is not above zero.")
@@ -112,7 +130,7 @@ def parse_bytes(value: object) -> float:
     match = re.fullmatch(r"(\d[\d_,]*(?:\.\d+)?)\s*([kmgtp]i?b)", _folded(value))
     if match is None:
         raise ValueError(f"{value!r} is not a size; write it with a unit, as 500GB or 2TiB.")
-    size = float(match[1].replace(",", "").replace("_", "")) * BYTE_UNITS[match[2]]
+    size = float(_without_commas(match[1], value)) * BYTE_UNITS[match[2]]
     if not 0 < size <= LARGEST_COUNT:
         raise ValueError(f"{value!r} is not above zero, or too large.")
     return size
@@ -124,7 +142,8 @@ def parse_usd(value: object) -> Decimal:
     Raises:
         ValueError: It is none; says so in words for the person who wrote it.
     """
-    text = _folded(value).removeprefix("$").removesuffix("usd").strip().replace(",", "")
+    text = _folded(value).removeprefix("$").removesuffix("usd").strip()
+    text = _without_commas(text, value)
     factor = 1
     if text.endswith(("k", "m")):
         factor = COUNT_SUFFIXES[text[-1]]

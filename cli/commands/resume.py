@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..options.launch import LIMITS, F
 from ..options.launch_values import ActionOnProjection, LimitOptions, limits_of
 from ..options.shared import Count, Dollars, Duration, GroupedCommand, OneOf, option, with_options
+from ..terminal.output import is_terminal
+
+if TYPE_CHECKING:
+    from ...launcher.lifecycle.context import LaunchContext
+    from ...launcher.prepare.money.bought_again import BoughtAgain
 
 
 def _limits(command: F) -> F:
@@ -29,6 +35,7 @@ class ResumeOptions(LimitOptions):
     deadline: float | None
     """Seconds from now."""
     on_projection: ActionOnProjection | None
+    yes: bool
     detach: bool
     quiet: bool
 
@@ -61,12 +68,14 @@ class ResumeOptions(LimitOptions):
     type=OneOf(("ask", "stop", "continue")),
     help="What to do when the first steps show that the run will cost more than predicted.",
 )
+@option("Output", "-y", "--yes", is_flag=True, help="Rent without asking.")
 @option("Output", "--detach", is_flag=True, help="Return once the job is submitted.")
 @option("Output", "-q", "--quiet", is_flag=True, help="No log and no notes on stderr.")
 def command(run: str, **options: Any) -> int:
     """Launch again a run that has not trained all its steps.
 
-    It continues from its newest checkpoint, on the same kind of machines. A run that its guard
+    It continues from its newest checkpoint, on the same kind of machines. What they cost as they
+    are bought now is shown, and you are asked, before anything is rented. A run that its guard
     ended needs another limit first.
     """
     from ... import api
@@ -91,6 +100,7 @@ def command(run: str, **options: Any) -> int:
             spot=asked.spot,
             reserved_usd=usd,
             changes=changes,
+            confirm=lambda again: _confirm(again, context, asked),
         )
     except KeyboardInterrupt:
         return left_running(context, run)
@@ -105,3 +115,27 @@ def command(run: str, **options: Any) -> int:
         return left_running(context, run)
     say_closing(context, record)
     return outcome_code(record)
+
+
+def _confirm(again: BoughtAgain, context: LaunchContext, asked: ResumeOptions) -> None:
+    """Show what it costs, and ask before money is spent.
+
+    Raises:
+        UsageError: there is no terminal to ask on, and no -y.
+        click.Abort: the answer is no.
+    """
+    from ...catalog.errors import UsageError
+    from ..render.runs.resumed import resumed_lines
+
+    may_ask = is_terminal(sys.stdin)
+    if not asked.quiet or (may_ask and not asked.yes):
+        for line in resumed_lines(again, now=context.now()):
+            click.echo(line, err=True)
+    if asked.yes:
+        return
+    if not may_ask:
+        raise UsageError(
+            "Renting machines needs your confirmation, and there is no terminal to ask on.",
+            fix="give -y to rent without asking.",
+        )
+    click.confirm("Rent these machines?", abort=True, err=True)

@@ -50,7 +50,7 @@ LIMITS = (
         "Money",
         "--month-limit",
         type=Dollars(),
-        help="Limit on the cost of all launches made this month.",
+        help="Limit on what all launches cost in this month.",
     ),
 )
 """Limits on what is spent plus the worst case of open launches; usually stored as settings."""

@@ -29,7 +29,7 @@ from .node.command import Command
 from .node.network import NetworkSeen, count_interfaces, shortfall
 from .node.notice import Notices
 from .node.patience import OneAtATime, within
-from .node.readings import boot_s
+from .node.readings import boot_s, setup_s
 from .node.stage import ON_DEMAND, SPOT, market, stage
 from .orders import Orders, OrdersError
 from .watch import Watch, stopwatch
@@ -123,7 +123,12 @@ class Guard:
             self._open_books(out)
         now_s = wall_clock()
         self._account = open_account(
-            orders, self._attempts, boot_s=boot_s(), now_s=now_s, whole=self._is_whole
+            orders,
+            self._attempts,
+            boot_s=boot_s(),
+            now_s=now_s,
+            setup_s=setup_s(),
+            whole=self._is_whole,
         )
         self._paid_before_s = now_s - self._account.began_at_s - self._running_s()
         lag_s = orders.grace_s + orders.poll_s if out is None else 0.0

@@ -47,6 +47,15 @@ class ProjectionOrders:
     settled: int = 3
     """Steps before those, whose times do not count."""
 
+    def times(self, share: float) -> ProjectionOrders:
+        """Return the same with the dollars of another price, so many times as high."""
+        return replace(
+            self,
+            expected_usd=_times(self.expected_usd, share),
+            low_usd=_times(self.low_usd, share),
+            high_usd=_times(self.high_usd, share),
+        )
+
 
 @dataclass(frozen=True)
 class HandOver:
@@ -183,12 +192,7 @@ class Orders:
             return self
         share, projection = rate / self.usd_per_hour, self.projection
         if projection is not None:
-            projection = replace(
-                projection,
-                expected_usd=_times(projection.expected_usd, share),
-                low_usd=_times(projection.low_usd, share),
-                high_usd=_times(projection.high_usd, share),
-            )
+            projection = projection.times(share)
         # Where both are tried, those that are not spot keep their price.
         moves = is_spot or not self.spot_usd_per_hour_at
         top = self.price_top if moves else 1.0

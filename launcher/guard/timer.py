@@ -23,17 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from .decisions.limits import END, STOP_SETUP, Countdown, Limits, limits
+from .decisions.spending import came_up_s
 from .decisions.verdicts import STOPPED
 from .main import at_place, place, say
 from .node import stuck
 from .node.patience import OneAtATime
 from .node.processes import descendants, is_alive, kill, run_within, started_with
-from .node.readings import boot_s
+from .node.readings import TIMER_STATE, boot_s
 from .node.stuck import FOLDER
 from .orders import Orders, OrdersError
 from .watch import stopwatch
 
-LOG, STATE = "log", "state.json"
+LOG, STATE = "log", TIMER_STATE
 AFTER_REBOOT = "reboot"
 """Instead of the shell's number: go on with what was counted before."""
 SUBCOMMAND = "timer"
@@ -138,8 +139,12 @@ class Timer:
         now_s = time.time()
         # Never more than the uptime, however the clock was set; where what was counted before a
         # reboot is lost, since the request, which is at most what the machine has cost.
-        up_s = (boot_s() or 0.0) if self._shell is not None else 0.0
-        began_s = min(now_s, max(up_s, self._orders.requested_at_s))
+        up_s = boot_s() if self._shell is not None else None
+        asked_s = self._orders.requested_at_s
+        if asked_s > now_s and self._shell is not None:
+            # Of a clock that is fast.
+            asked_s = came_up_s(up_s, now_s) or now_s
+        began_s = min(now_s, max(up_s or 0.0, asked_s))
         used_s = now_s - began_s
         orders = at_place(self._orders)
         assert orders.timer is not None

@@ -19,6 +19,7 @@ from .job_end import UNASKED
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
 from .observe import Finding, classify, observe, silence_text
+from .resumable import refuse_spot_prices, refuse_to_resume
 from .rewrite_task import rewrite_task
 from .transitions import (
     ask,
@@ -39,6 +40,9 @@ STOP_WAIT_S = 1800.0
 FOLLOWED_AGAIN = 5
 """How often a log is asked for again that ended before its job did."""
 Wait = Callable[[float], None]
+Buy = Callable[[LaunchRecord, bool], LaunchRecord]
+"""A launch and whether spot machines are bought → the launch at the prices of that; raises where
+it must not be."""
 
 
 def reconcile_run(
@@ -282,6 +286,7 @@ def resume(
     spot: bool | None = None,
     reserved_usd: Decimal | None = None,
     change_orders: bool = False,
+    buy: Buy | None = None,
 ) -> LaunchRecord:
     """Launch a run again, to go on from its newest checkpoint; return it with its job submitted.
 
@@ -293,17 +298,21 @@ def resume(
         reserved_usd: what limits count for the whole launch from now on; None: as before.
         change_orders: whether the guard's orders were changed, so that one that ended for them
             may go on.
+        buy: prices it as it is bought this time; None: at the prices of before.
 
     Raises:
         UsageError: it has succeeded, is still open, or its task is gone.
+        PriceError: what it costs as it is bought this time is not known.
         LimitError: a limit would be passed.
     """
     record, finding = reconcile_run(context, record)
-    _refuse_to_resume(record, finding, change_orders=change_orders)
+    refuse_to_resume(record, finding, change_orders=change_orders)
     _refuse_to_resume_elsewhere(context, record)
     last = record.last
     was_spot = last is not None and last.spot
     buys_spot = was_spot if spot is None else spot
+    bought = record if buy is None else buy(record, buys_spot)
+    refuse_spot_prices(bought, spot=buys_spot)
     rewrite_task(record, spot=buys_spot)
     pid, host = this_process()
     record = context.ledger.begin_attempt(
@@ -315,34 +324,15 @@ def resume(
                 "managed": one.managed and buys_spot,
                 "pid": pid,
                 "host": host,
-                "reserved_usd": reserved_usd or one.reserved_usd,
+                "places": bought.places,
+                "usd_worst": bought.usd_worst,
+                "reserved_usd": reserved_usd or bought.reserved_usd,
             }
         ),
     )
     # Whoever launched it may have had no limits, and then its guard holds it to none.
     at_most_usd = record.reserved_usd if limits.any else None
     return wait_started(context, ask(context, record, at_most_usd=at_most_usd))
-
-
-def _refuse_to_resume(record: LaunchRecord, finding: Finding, *, change_orders: bool) -> None:
-    if finding == "unreachable" and not record.is_open:
-        raise UsageError(
-            f"{record.run} has ended in the store, and its job may still run.",
-            fix=f"end its machines first, with `gpuplan down {record.run}`.",
-        )
-    if record.is_open:
-        raise UsageError(
-            f"{record.run} still runs.", fix=f"follow it with `gpuplan logs -f {record.run}`."
-        )
-    if record.outcome == "succeeded":
-        raise UsageError(
-            f"{record.run} has trained all its steps.", fix="launch a plan with more --steps."
-        )
-    if record.outcome == "guarded" and not change_orders:
-        raise UsageError(
-            f"{record.run} was ended by its guard: {record.why}.",
-            fix="allow more with --max-cost, --max-hours, --deadline or --on-projection continue.",
-        )
 
 
 def _refuse_to_resume_elsewhere(context: LaunchContext, record: LaunchRecord) -> None:

@@ -115,9 +115,12 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
 
 
 def held_to_reservation(prepared: Prepared) -> Prepared:
-    """Return a launch whose guard ends it before it costs more than limits count for it."""
-    reserved = reserved_usd(prepared)
-    if reserved is None or prepared.orders.max_cost_usd is not None:
+    """Return a launch whose guard ends it before it costs more than limits count for it.
+
+    Also where its own cap is above that.
+    """
+    reserved, cap_usd = reserved_usd(prepared), prepared.orders.max_cost_usd
+    if reserved is None or (cap_usd is not None and cap_usd <= reserved):
         return prepared
     orders = replace(prepared.orders, max_cost_usd=float(reserved))
     if prepared.cost.usd_of_terms is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -12,7 +11,6 @@ from ...catalog.files import make_private
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.types import Provider
 from ...planner.cost.launch_cost import LaunchCost
-from ...planner.cost.run_cost import CENT
 from ...planner.plan.parts import SpotPriceRange
 from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Plan
 from ..bundle import write_guard, write_job_folder, write_orders
@@ -21,7 +19,6 @@ from ..labels import with_store
 from ..runner.job import Job, write_atomically
 from ..skypilot.interfaces import Interfaces
 from ..skypilot.placement import Place
-from ..skypilot.prices import PriceDifference
 from ..skypilot.reservations import write_sky_config
 from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..upload import Upload, keep_source
@@ -130,18 +127,6 @@ class Prepared:
             project=self.project.name,
             limits=self.limits,
         )
-
-
-def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference]) -> Prepared:
-    """Return a launch with its worst case at the higher of two prices, and both of them said."""
-    if not differences:
-        return prepared
-    dearest = max(place.usd_per_hour for place in prepared.all_places) * prepared.plan.nodes
-    higher = max(dearest, *(one.dearer_usd_per_hour for one in differences))
-    cost, worst = prepared.cost, prepared.cost.usd_worst
-    if worst is not None and dearest > 0:
-        cost = replace(cost, usd_worst=(worst * higher / dearest).quantize(CENT))
-    return replace(prepared, cost=cost, notes=(*prepared.notes, *map(str, differences)))
 
 
 def in_store(prepared: Prepared, store_id: str) -> Prepared:

@@ -305,6 +305,32 @@ def _price(chosen: ChosenOffer, region: str, catalogue: Catalogue, *, spot: bool
     return {"usd_per_hour": usd, "tax_percent": tax_percent, "discount_percent": percent}
 
 
+def price_now(
+    chosen: ChosenOffer, infra: str, catalogue: Catalogue, *, spot: bool
+) -> Decimal | None:
+    """Return what an hour of a node costs in a place with its tax, bought so; None: not known.
+
+    The higher of the plan's price, where it is one of that place and market, and today's.
+    """
+    cloud, _, rest = infra.partition("/")
+    region = rest.partition("/")[0] or chosen.region
+    tax = 1 + (_decimal(chosen.tax_percent) or Decimal(0)) / 100
+    planned = _decimal(chosen.usd_per_hour)
+    if cloud in OWN_CLUSTERS.values():
+        return None if spot or planned is None else planned * tax
+    offer = _offer(chosen, region, catalogue)
+    is_so = region == chosen.region and spot == (chosen.purchase == "spot")
+    if not is_so or (spot and planned is not None and _is_hollow_spot(planned, offer)):
+        planned = None
+    if planned is not None and chosen.purchase not in ("on-demand", "spot"):
+        return planned * tax  # No table of hours has the price of a term.
+    today = None
+    if offer is not None:
+        today = offer.market_spot_usd_per_hour if spot else offer.on_demand_usd_per_hour
+    known = [usd * tax for usd in (planned, today) if usd is not None]
+    return max(known, default=None)
+
+
 def _usd_per_hour(chosen: ChosenOffer, region: str, offer: Offer | None, *, spot: bool) -> Decimal:
     how = "spot" if spot else "on-demand"
     usd = None

@@ -1,8 +1,8 @@
 """What SkyPilot says that a task costs, beside what the plan says.
 
 The prices that gpuplan plans with and those that SkyPilot downloads are of different days. Neither
-is the bill. More than one percent apart is said before anything is rented, and the worst case then
-takes the higher one. In a SkyPilot home of gpuplan's own (`sky_home`) they are the same prices.
+is the bill. More than one percent apart is said before anything is rented, and the launch then
+counts the higher one. In a SkyPilot home of gpuplan's own (`sky_home`) they are the same prices.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PriceDifference:
 
     @property
     def dearer_usd_per_hour(self) -> Decimal:
-        """Return the higher one, which the worst case is reckoned with."""
+        """Return the higher one, which the launch is counted at."""
         return max(self.ours_usd_per_hour, self.skypilot_usd_per_hour)
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from ...catalog.units import SECONDS_PER_HOUR
@@ -45,6 +45,31 @@ def idle_usd(record: LaunchRecord, attempt: Attempt, *, now: datetime) -> Decima
 def spent_usd(record: LaunchRecord, *, now: datetime) -> Decimal:
     """Return what a launch has cost so far, all attempts."""
     return sum((attempt_usd(record, one, now=now) for one in record.attempts), ZERO)
+
+
+def spent_in_usd(record: LaunchRecord, month: str, *, now: datetime) -> Decimal:
+    """Return what a launch has cost in a month (`2026-11`, UTC), all attempts.
+
+    An attempt that reaches into another month costs in each as long as it was in it.
+    """
+    parts = (
+        attempt_usd(record, one, now=now) * _share_in(one, month, now=now)
+        for one in record.attempts
+    )
+    return sum((part.quantize(CENT) for part in parts), ZERO)
+
+
+def _share_in(attempt: Attempt, month: str, *, now: datetime) -> Decimal:
+    """Return the fraction of an attempt's time that is in a month."""
+    began_at = attempt.began_at or attempt.asked_at
+    ended_at = attempt.ended_at or (now if attempt.began_at is not None else began_at)
+    first = datetime.fromisoformat(f"{month}-01").replace(tzinfo=UTC)
+    after = (first + timedelta(days=31)).replace(day=1)
+    whole_s = (ended_at - began_at).total_seconds()
+    if whole_s <= 0:
+        return Decimal(int(first <= began_at < after))
+    inside_s = (min(ended_at, after) - max(began_at, first)).total_seconds()
+    return Decimal(str(max(0.0, inside_s) / whole_s))
 
 
 def node_hours(record: LaunchRecord, *, now: datetime) -> float:

@@ -18,7 +18,7 @@ from ...catalog.errors import LimitError
 from ...catalog.frozen import FrozenModel, Usd
 from ...planner.budget.project.on_exceed import OnExceed
 from ..labels import slug
-from .accounting import ZERO, committed_usd, is_unbounded, spent_usd
+from .accounting import ZERO, committed_usd, is_unbounded, spent_in_usd, spent_usd
 from .launch_record import LaunchRecord
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def standings(
 ) -> tuple[LimitStanding, ...]:
     """Return every limit of a project's file that a launch falls under, with what it adds.
 
-    An open launch counts at its worst case, or at what its guard ends it at. A month is that in
-    which a launch was made (UTC).
+    An open launch counts at its worst case, or at what its guard ends it at. A month is that
+    of now (UTC): what was spent in it counts, and all that may still be.
 
     Args:
         wanted: the launch, kept or about to be.
@@ -150,19 +150,21 @@ def standings(
     limits = file.limits
 
     def stands(
-        name: str, key: str, usd: Decimal, is_counted: Callable[[LaunchRecord], bool]
+        name: str,
+        key: str,
+        usd: Decimal,
+        is_counted: Callable[[LaunchRecord], bool],
+        month: str | None = None,
     ) -> LimitStanding:
         counted = [one for one in known if is_counted(one)]
-        return _standing(name, usd, file.lines.get(key), wanted, counted, file, now)
+        return _standing(name, usd, file.lines.get(key), wanted, counted, file, now, month)
 
     found: list[LimitStanding] = []
     if limits.run is not None:
         found.append(stands("run", "run", limits.run, lambda _: False))
     if limits.month is not None:
-        month = month_of(wanted)
-        found.append(
-            stands(f"month {month}", "month", limits.month, lambda one: month_of(one) == month)
-        )
+        month = month_of(now)
+        found.append(stands(f"month {month}", "month", limits.month, lambda _: True, month))
     mine = slug(wanted.owner)
     found += [
         stands(f"owner {owner}", f"owners.{owner}", usd, lambda one: slug(one.owner) == mine)
@@ -182,10 +184,11 @@ def _standing(
     counted: Sequence[LaunchRecord],
     file: ProjectFile,
     now: datetime,
+    month: str | None,
 ) -> LimitStanding:
     already = spent_usd(wanted, now=now)
-    spent = sum((spent_usd(one, now=now) for one in counted), already)
-    may_cost = sum((committed_usd(one, now=now) for one in counted), already) - spent
+    spent = sum((spent_within(one, month, now=now) for one in (wanted, *counted)), ZERO)
+    may_cost = sum((may_still_cost_usd(one, now=now) for one in counted), ZERO)
     reserved = wanted.reserved_usd
     adds = None if reserved is None else max(ZERO, reserved - already)
     unbounded = tuple(one.run for one in counted if is_unbounded(one))
@@ -245,9 +248,21 @@ def end_those(runs: Sequence[str]) -> str:
     )
 
 
-def month_of(record: LaunchRecord) -> str:
-    """Return the month in which a launch was made, `2026-11` (UTC)."""
-    return f"{record.created_at.astimezone(UTC):%Y-%m}"
+def month_of(at: datetime) -> str:
+    """Return the month of a time, `2026-11` (UTC)."""
+    return f"{at.astimezone(UTC):%Y-%m}"
+
+
+def spent_within(record: LaunchRecord, month: str | None, *, now: datetime) -> Decimal:
+    """Return what a launch has cost in a month; None: in all."""
+    if month is None:
+        return spent_usd(record, now=now)
+    return spent_in_usd(record, month, now=now)
+
+
+def may_still_cost_usd(record: LaunchRecord, *, now: datetime) -> Decimal:
+    """Return what an open launch may cost at worst beyond what it has; 0 for another."""
+    return committed_usd(record, now=now) - spent_usd(record, now=now)
 
 
 def _usd(usd: Decimal) -> str:

@@ -8,16 +8,18 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.errors import LimitError
-from .accounting import ZERO, committed_usd, is_unbounded, spent_usd
+from .accounting import ZERO, is_unbounded, spent_usd
 from .launch_record import LaunchRecord
 from .project_limits import (
     BOUND_IT,
     HOW_LONG_UNKNOWN,
     ProjectFile,
     end_those,
+    may_still_cost_usd,
     month_of,
     open_unknown,
     refuse_exceeded,
+    spent_within,
     standings,
 )
 
@@ -29,7 +31,7 @@ class SpendingLimits:
     project_usd: Decimal | None = None
     owner_usd: Decimal | None = None
     month_usd: Decimal | None = None
-    """Limit on all launches made in one calendar month (UTC)."""
+    """Limit on what all launches cost in this calendar month (UTC)."""
     file: ProjectFile | None = None
     """The project's file, whose own limits hold too."""
 
@@ -53,17 +55,22 @@ def refuse_beyond(
     known = [one for one in others if one.run != wanted.run]
     if limits.file is not None:
         refuse_exceeded(standings(wanted, known, limits.file, now=now))
-    scopes = _scopes(wanted, known, limits)
+    scopes = _scopes(wanted, known, limits, month_of(now))
     if scopes and wanted.reserved_usd is None:
         raise LimitError(HOW_LONG_UNKNOWN, fix=BOUND_IT)
     for scope, name, limit, counted in scopes:
         unbounded = [one.run for one in counted if is_unbounded(one)]
         if unbounded:
             raise LimitError(open_unknown(f"{scope} {name}", unbounded), fix=end_those(unbounded))
-        committed = sum((committed_usd(one, now=now) for one in counted), ZERO)
-        already = spent_usd(wanted, now=now)
-        reserved = wanted.reserved_usd or ZERO
-        if committed + max(reserved, already) > limit:
+        month = name if scope == "month" else None
+
+        def spent(one: LaunchRecord, month: str | None = month) -> Decimal:
+            return spent_within(one, month, now=now)
+
+        committed = sum((spent(one) + may_still_cost_usd(one, now=now) for one in counted), ZERO)
+        adds = max(ZERO, (wanted.reserved_usd or ZERO) - spent_usd(wanted, now=now))
+        reserved = spent(wanted) + adds
+        if committed + reserved > limit:
             open_runs = sum(one.is_open for one in counted)
             raise LimitError(
                 f"At worst this costs ${reserved:,.2f}; {scope} {name} has committed"
@@ -75,14 +82,13 @@ def refuse_beyond(
 
 
 def _scopes(
-    wanted: LaunchRecord, known: list[LaunchRecord], limits: SpendingLimits
+    wanted: LaunchRecord, known: list[LaunchRecord], limits: SpendingLimits, month: str
 ) -> list[tuple[str, str, Decimal, list[LaunchRecord]]]:
     """Return what is limited, the name of it, the limit, and the launches that count."""
-    month = month_of(wanted)
     scopes = (
         ("project", wanted.project, limits.project_usd, [r for r in known if _same(r, wanted)]),
         ("owner", wanted.owner, limits.owner_usd, [r for r in known if r.owner == wanted.owner]),
-        ("month", month, limits.month_usd, [r for r in known if month_of(r) == month]),
+        ("month", month, limits.month_usd, known),
     )
     return [
         (scope, name, limit, counted) for scope, name, limit, counted in scopes if limit is not None

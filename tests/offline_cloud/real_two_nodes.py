@@ -89,7 +89,7 @@ def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     idle_usd = record["spent_usd"] - record["attempts"][0]["command_usd"]
     cap = record["spent_usd"] + (TAIL_S + 150) / 3600 * rate
     cap = max(cap, record["spent_usd"] + idle_usd + (TAIL_S + 30) / 3600 * rate)
-    resume = ("resume", record["run"], "--max-cost", f"{cap:.2f}")
+    resume = ("resume", record["run"], "-y", "--max-cost", f"{cap:.2f}")
     said = person(*resume, code=4, timeout_s=900.0)
     record = person.settled("guarded")
     assert record["guard_why"] == "max-cost"

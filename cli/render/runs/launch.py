@@ -140,8 +140,12 @@ def _ends(prepared: Prepared) -> Iterator[str]:
     elif prepared.job is not None:
         yield f"after its last step, {prepared.job.steps:,}"
     limits = []
-    if guard.max_cost_usd is not None:
+    held_usd = orders.max_cost_usd
+    if guard.max_cost_usd is not None and held_usd == float(guard.max_cost_usd):
         limits.append(f"before it costs {_usd(guard.max_cost_usd)}, {guard.max_cost_source}")
+    elif held_usd is not None:
+        usd = _usd(Decimal(str(held_usd)))
+        limits.append(f"before it costs {usd}, its worst case, as limits count it")
     deadline = prepared.request.deadline
     if deadline is not None:
         local = deadline.astimezone()

@@ -1,7 +1,8 @@
 """What a run has cost: dollars and hours of every attempt, added up, however each one ended.
 
     usd(attempt)   = (seen - began) / 3600 × usd_per_hour
-    began          = the latest of: the machine's boot, the request, the end of the attempt before
+    began          = the latest of: the machine's boot, the request, the end of the attempt before;
+                     a request that lies ahead does not count
     spent          = before + waited + usd(this attempt)
     before         = max(what the store knows of earlier launches, what their guards left)
                      + the attempts of this launch
@@ -19,6 +20,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..orders import SECONDS_PER_HOUR, Orders
+
+SET_UP_WITHIN_S = 3600.0
+"""From the boot of a rented machine to the start of its set-up: minutes."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ def open_account(
     *,
     boot_s: float | None,
     now_s: float,
+    setup_s: float | None = None,
     whole: bool = True,
 ) -> Account:
     """Return the account of the attempt that begins now.
@@ -118,7 +123,8 @@ def open_account(
         boot_s: when this machine came up; in a container that of its host, perhaps long ago; None
             where it is not known.
         now_s: by this machine's clock. A request that seems to lie ahead was made by a clock that
-            is fast; it then counts from now.
+            is fast, and says nothing: this machine itself then tells since when it costs.
+        setup_s: when set-up began, as the timer has counted; None where it is not known.
         whole: whether everything that earlier guards left could be read. Else machines of this
             launch that went away may be missing, and it counts since its request: at most what all
             of them cost.
@@ -127,9 +133,13 @@ def open_account(
     own = [one for one in attempts if one.requested_at_s == orders.requested_at_s]
     number = 1 + max((one.attempt for one in attempts), default=0)
     if not whole:
-        own, boot_s = [], None
+        own = []
+    came_s = came_up_s(boot_s, setup_s)
     seen_s = max((one.seen_at_s for one in (*earlier, *own)), default=0.0)
-    began_s = max(boot_s or 0.0, orders.requested_at_s, seen_s)
+    if orders.requested_at_s > now_s:
+        began_s = max(now_s if came_s is None else came_s, seen_s)
+    else:
+        began_s = max((boot_s if whole else None) or 0.0, orders.requested_at_s, seen_s)
     began_s = min(now_s, began_s)
     paid_hours = sum(one.hours for one in own)
     waited_hours = max(0.0, (began_s - orders.requested_at_s) / SECONDS_PER_HOUR - paid_hours)
@@ -143,3 +153,13 @@ def open_account(
         before_hours=max(orders.hours_before, sum(one.hours for one in earlier)) + paid_hours,
         usd_per_hour=orders.usd_per_hour,
     )
+
+
+def came_up_s(boot_s: float | None, setup_s: float | None) -> float | None:
+    """Return when this machine began to cost, where no request tells; None: it is not known.
+
+    Its boot, unless set-up began so much later that it is that of the host of a container.
+    """
+    if boot_s is None or setup_s is None:
+        return boot_s if setup_s is None else setup_s
+    return boot_s if setup_s - boot_s <= SET_UP_WITHIN_S else setup_s

@@ -13,9 +13,12 @@ from typing import Any
 
 from ..orders import Busy
 from .processes import run_within
+from .stuck import FOLDER
 
 METRICS_FILE = "metrics.jsonl"
 HEARTBEATS = "heartbeats"
+TIMER_STATE = "state.json"
+"""In the timer's folder: what it has counted."""
 AT_ONCE_BYTES = 4 * 2**20
 DEVICES_EVERY_S = 15.0
 DEVICES_WITHIN_S = 8.0
@@ -172,6 +175,20 @@ def boot_s(stat: Path = Path("/proc/stat")) -> float | None:
     except (OSError, ValueError, IndexError):
         return None
     return None
+
+
+def setup_s(home: Path | None = None) -> float | None:
+    """Return when set-up of this machine began, as its timer has counted; None: not known.
+
+    Args:
+        home: the folder of what the timer leaves.
+    """
+    state = (home or Path(os.path.expanduser("~")) / FOLDER) / TIMER_STATE
+    try:
+        used_s = json.loads(state.read_text(encoding="utf-8"))["used_s"]
+        return state.stat().st_mtime - float(used_s)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _size(path: Path) -> int:

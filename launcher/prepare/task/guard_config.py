@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -91,7 +93,7 @@ def orders(
     quiet_s = SILENT_STEPS * plan.step_time_s.high
     # SkyPilot's controller goes with the job, wherever its machines are.
     beside = float(taxed_rate(cost.controller_usd_per_hour, plan))
-    spot, others = _rates(places, plan.nodes, beside), _rates(fallback, plan.nodes, beside)
+    spot, others = rates(places, plan.nodes, beside), rates(fallback, plan.nodes, beside)
     dearest = max((*spot.values(), *others.values()))
     made = Orders(
         run_id=slug(run_id),
@@ -122,6 +124,30 @@ def orders(
     )
     refuse_no_room(made)
     return made
+
+
+def at_rates(made: Orders, spot: Mapping[str, float], others: Mapping[str, float]) -> Orders:
+    """Return orders at other prices, and what was estimated in proportion.
+
+    Args:
+        made: the orders.
+        spot: what all that a job has costs in each place where spot machines are bought, $/h.
+        others: the same where they are bought on demand.
+    """
+    dearest = max((*spot.values(), *others.values()))
+    projection, before = made.projection, made.usd_per_hour
+    if projection is not None and before and dearest != before:
+        projection = projection.times(dearest / before)
+    return replace(
+        made,
+        usd_per_hour=dearest,
+        usd_per_hour_at=others or spot,
+        spot_usd_per_hour_at=spot if others else {},
+        projection=projection,
+        price_top=made.price_top if spot else 1.0,
+        hand_over=made.hand_over if spot and others else None,
+        notices=bool(spot),
+    )
 
 
 def _timer(
@@ -164,7 +190,7 @@ def taxed_rate(usd_per_hour: Decimal, plan: Plan) -> Decimal:
     return usd_per_hour * (1 + Decimal(str(plan.offer.tax_percent or 0)) / 100)
 
 
-def _rates(places: tuple[Place, ...], nodes: int, beside: float) -> dict[str, float]:
+def rates(places: tuple[Place, ...], nodes: int, beside: float) -> dict[str, float]:
     """Return what all that a job has in a place costs, $/h."""
     return {place.infra: float(place.paid_usd_per_hour) * nodes + beside for place in places}
 

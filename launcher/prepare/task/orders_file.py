@@ -12,16 +12,33 @@ from typing import Any
 
 from ....catalog.errors import UsageError
 from ....catalog.units import SECONDS_PER_HOUR
+from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from ...bundle import ORDERS_FILE, write_orders
 from ...guard.orders import Orders, OrdersError
-from ...store.accounting import idle_usd, node_hours, spent_usd
+from ...store.accounting import ZERO, idle_usd, node_hours, spent_usd
 from ...store.launch_record import LaunchRecord
-from .guard_config import refuse_no_room, refuse_too_late
+from .guard_config import at_rates, refuse_no_room, refuse_too_late
 
 
 def orders_path(record: LaunchRecord) -> Path:
     """Return where a launch keeps the orders that are sent to its machines."""
     return Path(record.folder) / "job" / ORDERS_FILE
+
+
+def read_orders(record: LaunchRecord) -> Orders:
+    """Return the orders that are sent to the machines of a launch.
+
+    Raises:
+        UsageError: the folder of the launch is gone or damaged.
+    """
+    path = orders_path(record)
+    try:
+        return Orders.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, OrdersError) as error:
+        raise UsageError(
+            f"{path} cannot be used ({error}), and it says what stops the run.",
+            fix="launch the plan again.",
+        ) from None
 
 
 def renew_orders(
@@ -31,7 +48,7 @@ def renew_orders(
     changes: Mapping[str, Any] | None = None,
     at_most_usd: Decimal | None = None,
 ) -> None:
-    """Write the orders of the newest attempt: its time, and what the earlier ones took.
+    """Write the orders of the newest attempt: its time, its prices, what the earlier ones took.
 
     Args:
         record: the launch.
@@ -43,14 +60,7 @@ def renew_orders(
         UsageError: the folder of the launch is gone or damaged.
         LimitError: the limits leave nothing to train with.
     """
-    path = orders_path(record)
-    try:
-        orders = Orders.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, OrdersError) as error:
-        raise UsageError(
-            f"{path} cannot be used ({error}), and it says what stops the run.",
-            fix="launch the plan again.",
-        ) from None
+    path, orders = orders_path(record), _at_prices(read_orders(record), record)
     fields = dict(changes or {})
     action = fields.pop("action", None)
     if action is not None and orders.projection is not None:
@@ -68,6 +78,28 @@ def renew_orders(
     refuse_no_room(orders, known_start_s=_known_start_s(earlier, now))
     refuse_too_late(orders)
     write_orders(path.parent, orders)
+
+
+def _at_prices(orders: Orders, record: LaunchRecord) -> Orders:
+    """Return orders at the prices of the places of a launch, as it is bought now."""
+    if not record.places:
+        return orders
+    # SkyPilot's controller goes with a managed job, wherever its machines are.
+    usd = (record.controller_usd_per_hour if record.managed else None) or ZERO
+    beside = float(usd)
+
+    def rates(*, spot: bool) -> dict[str, float]:
+        return {
+            one.infra: float(one.usd_per_hour) * record.nodes + beside
+            for one in record.places
+            if one.spot == spot
+        }
+
+    return replace(
+        at_rates(orders, rates(spot=True), rates(spot=False)),
+        after_usd=beside * float(CONTROLLER_IDLE_HOURS),
+        waiting_usd_per_hour=beside,
+    )
 
 
 def _known_start_s(earlier: LaunchRecord, now: datetime) -> float | None:

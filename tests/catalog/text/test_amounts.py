@@ -1,8 +1,10 @@
 """Amounts as people write them."""
 
+from decimal import Decimal
+
 import pytest
 
-from gpuplan.catalog.text.amounts import parse_count, parse_duration_s
+from gpuplan.catalog.text.amounts import parse_bytes, parse_count, parse_duration_s, parse_usd
 
 HOUR = 3600
 
@@ -38,3 +40,32 @@ def test_bytes_are_no_count(text: str) -> None:
 
 def test_a_bare_number_may_have_a_unit_of_its_own() -> None:
     assert parse_duration_s("3", bare_unit="d") == 72 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("text", "usd"),
+    [
+        ("1,500.50", "1500.50"),
+        ("$1,234,567.89", "1234567.89"),
+        ("1,000k", "1000000"),
+        ("400", "400"),
+    ],
+)
+def test_commas_divide_thousands(text: str, usd: str) -> None:
+    assert parse_usd(text) == Decimal(usd)
+
+
+@pytest.mark.parametrize(
+    "text", ["400,50", "12,5", "1.000,50", "1,00", "1,000,00", ",500", "1,,000"]
+)
+def test_a_comma_elsewhere_is_refused_and_not_dropped(text: str) -> None:
+    for parse in (parse_usd, parse_count, lambda one: parse_bytes(f"{one}GB")):
+        with pytest.raises(ValueError, match=r"point: 400\.50|not a (number|size)"):
+            parse(text)
+
+
+def test_a_decimal_comma_is_told_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"'1,5' has a comma .* with a point: 400\.50"):
+        parse_count("1,5")
+    assert parse_count("1,500") == 1500.0
+    assert parse_bytes("1,500.5GB") == 1500.5e9

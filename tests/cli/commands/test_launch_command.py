@@ -243,7 +243,39 @@ def test_the_higher_price_is_said_and_counts(
         "Note: aws/us-east-1: the plan says $21.96/h, SkyPilot's own table $43.92/h (+100%)."
         in captured.err
     )
-    assert json.loads(captured.out)["reserved_usd"] == 132.02
+    record = json.loads(captured.out)
+    assert record["reserved_usd"] == 132.02
+    assert record["places"][0]["usd_per_hour"] == 43.92
+    (path,) = Path("gpuplan-launches").glob("*/job/guard.json")
+    orders = json.loads(path.read_text())
+    assert orders["usd_per_hour"] == 43.92
+    assert orders["usd_per_hour_at"] == {"aws/us-east-1": 43.92}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--max-hourly-cost", "30"], "cost $43.92 an hour, more than --max-hourly-cost $30.00"),
+        (["--max-cost", "80"], "more than --max-cost $80.00 (at worst: $132.02)"),
+    ],
+)
+def test_limits_are_checked_again_at_the_higher_price(
+    plan: Plan,
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+    words: list[str],
+    said: str,
+) -> None:
+    launch = ["launch", plan.id, *OUTPUTS, "-y", "--detach", *words]
+    monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [Decimal("43.92")])
+    assert run(launch) == 4
+    assert said in capsys.readouterr().err
+    assert engine.tasks == []
+    monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [Decimal("10.98")])
+    assert run(launch) == 0
+    (path,) = Path("gpuplan-launches").glob("*/job/guard.json")
+    assert json.loads(path.read_text())["usd_per_hour"] == 21.96, "the plan's is the higher one"
 
 
 def test_where_there_is_no_capacity_the_next_best_plan_is_offered(

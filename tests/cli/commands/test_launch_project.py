@@ -73,6 +73,31 @@ def test_its_guard_holds_a_launch_to_what_the_limits_count(
     assert json.loads(path.read_text())["max_cost_usd"] == 66.01
 
 
+@pytest.mark.parametrize(
+    ("max_cost", "held_usd", "said"),
+    [
+        ("400", 66.01, "before it costs $66.01, its worst case, as limits count it"),
+        ("60", 60.0, "before it costs $60.00, --max-cost"),
+    ],
+)
+def test_its_guard_holds_a_launch_to_what_is_counted_below_its_own_cap(
+    plan: Plan, engine: FakeEngine, capsys, max_cost: str, held_usd: float, said: str
+) -> None:
+    words = ["--max-cost", max_cost, "--month-limit", "100"]
+    assert run(launched(plan, *words)) == 0
+    assert said in capsys.readouterr().err
+    (path,) = Path("gpuplan-launches").glob("*/job/guard.json")
+    assert json.loads(path.read_text())["max_cost_usd"] == held_usd
+    (launch,) = json.loads(_history(capsys))["launches"]
+    assert launch["reserved_usd"] == held_usd
+
+
+def test_without_limits_its_own_cap_holds(plan: Plan, engine: FakeEngine) -> None:
+    assert run(launched(plan, "--max-cost", "400")) == 0
+    (path,) = Path("gpuplan-launches").glob("*/job/guard.json")
+    assert json.loads(path.read_text())["max_cost_usd"] == 400.0
+
+
 def test_warn_is_printed_and_launched(plan: Plan, engine: FakeEngine, capsys) -> None:
     write_project("run: 60")
     assert run(launched(plan)) == 0
@@ -156,14 +181,14 @@ def test_a_run_goes_on_within_the_limits_that_the_file_has_then(
     assert launch["project_file"] == str(file.resolve())
     assert run(["down", launch["run"]]) == 0
     file.write_text(PROJECT.format(limits="total: 50\n  on_exceed: fail"))
-    assert run(["resume", launch["run"], "--detach"]) == 4
+    assert run(["resume", launch["run"], "--detach", "-y"]) == 4
     assert f"limit of total, $50.00 ({file.resolve()}:8)" in capsys.readouterr().err
     file.write_text(PROJECT.format(limits="total: 50"))
-    assert run(["resume", launch["run"], "--detach"]) == 0
+    assert run(["resume", launch["run"], "--detach", "-y"]) == 0
     assert "Over the limit of total, $50.00" in capsys.readouterr().err
     assert run(["down", launch["run"]]) == 0
     file.unlink()
-    assert run(["resume", launch["run"], "--detach"]) == 0
+    assert run(["resume", launch["run"], "--detach", "-y"]) == 0
     assert "is gone: its limits are not checked" in capsys.readouterr().err
 
 

@@ -151,7 +151,7 @@ def test_a_guarded_run_goes_on_with_other_orders(
     assert run(["resume", RUN]) == 2
     assert "ended by its guard" in capsys.readouterr().err
     engine.log = "step 2\n"
-    assert run(["resume", RUN, "--on-projection", "continue", "--max-cost", "90"]) == 0
+    assert run(["resume", RUN, "-y", "--on-projection", "continue", "--max-cost", "90"]) == 0
     orders = json.loads((Path(record.folder) / "job" / "guard.json").read_text())
     assert orders["projection"]["action"] == "continue"
     assert orders["max_cost_usd"] == 90
@@ -186,10 +186,10 @@ def test_a_run_whose_limits_are_used_up_rents_nothing(
     engine.end_job(record.cluster, "failed")
     run(["status"])
     capsys.readouterr()
-    assert run(["resume", RUN]) == 4
+    assert run(["resume", RUN, "-y"]) == 4
     assert said in capsys.readouterr().err
     assert (engine.live(), len(engine.books)) == ([], 1)
-    assert run(["resume", RUN, *way_on]) == 0
+    assert run(["resume", RUN, "-y", *way_on]) == 0
     assert len(engine.books) == 2
 
 
@@ -207,7 +207,7 @@ def test_a_run_that_goes_on_is_held_to_what_a_limit_counts_it_at(
     engine.clock.pass_s(3900)
     engine.end_job(record.cluster, "failed")
     run(["status"])
-    assert run(["resume", RUN, *options, "--detach"]) == 0
+    assert run(["resume", RUN, "-y", *options, "--detach"]) == 0
     orders = json.loads((Path(record.folder) / "job" / "guard.json").read_text())
     assert orders["spent_before_usd"] > 39
     assert orders.get("max_cost_usd") == max_cost_usd

@@ -90,10 +90,15 @@ def test_which_launches_are_the_projects(
 
 
 def test_another_month_and_another_owner_are_counted_in_the_total_alone(tmp_path: Path) -> None:
-    before = make_record(tmp_path, Clock(), run=OTHER, created_at=START - timedelta(days=30))
+    attempt = Attempt(
+        number=1, spot=False, asked_at=START - timedelta(days=30), counted_usd=Decimal(25)
+    )
+    facts = {"state": "ended", "attempts": (attempt,)}
+    before = make_record(tmp_path, Clock(), run=OTHER, owner="eve", **facts)
     bobs = make_record(tmp_path, Clock(), run="net-1", owner="bob")
     found = stands(tmp_path, before, bobs, month=1000, total=1000, owners={"Ann": 1000})
-    assert [one.open_usd for one in found.values()] == [60, 60, 120]
+    assert [one.open_usd for one in found.values()] == [60, 0, 60]
+    assert [one.spent_usd for one in found.values()] == [0, 0, 25]
 
 
 def test_a_launch_that_goes_on_adds_what_it_has_not_spent_yet(tmp_path: Path) -> None:

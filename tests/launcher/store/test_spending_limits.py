@@ -1,7 +1,7 @@
 """What a limit on spending counts, and what it refuses."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,7 +10,9 @@ from fake_engine import START, Clock
 from launch_records import make_record
 
 from gpuplan.catalog.errors import LimitError
+from gpuplan.launcher.store.accounting import spent_in_usd
 from gpuplan.launcher.store.estimates import Store
+from gpuplan.launcher.store.launch_record import Attempt
 from gpuplan.launcher.store.launches import Ledger
 from gpuplan.launcher.store.spending_limits import SpendingLimits, refuse_beyond
 
@@ -24,7 +26,8 @@ from gpuplan.launcher.store.spending_limits import SpendingLimits, refuse_beyond
         (SpendingLimits(owner_usd=Decimal(100)), {"project": "another"}, True),
         (SpendingLimits(owner_usd=Decimal(100)), {"owner": "bob"}, False),
         (SpendingLimits(month_usd=Decimal(100)), {"owner": "bob", "project": "another"}, True),
-        (SpendingLimits(month_usd=Decimal(100)), {"created_at": START - timedelta(days=30)}, False),
+        (SpendingLimits(month_usd=Decimal(100)), {"created_at": START - timedelta(days=30)}, True),
+        (SpendingLimits(month_usd=Decimal(100)), {"state": "ended"}, False),
         (SpendingLimits(), {}, False),
     ],
 )
@@ -77,3 +80,37 @@ def test_of_many_launches_at_once_no_more_are_kept_than_the_limit_allows(tmp_pat
         kept = list(threads.map(launch, range(12)))
     assert sum(kept) == 4  # 4 x $60 is below $250, 5 x $60 is not.
     assert len(Ledger(Store(tmp_path / "store.sqlite3"), now=clock).all()) == 4
+
+
+def test_a_month_counts_what_is_spent_in_it(tmp_path: Path) -> None:
+    """A launch of November that goes on in December draws on December's limit."""
+    december = datetime(2026, 12, 1, tzinfo=UTC)
+    times = {
+        "asked_at": december - timedelta(hours=10),
+        "began_at": december - timedelta(hours=6),
+        "ended_at": december + timedelta(hours=2),
+    }
+    attempt = Attempt(number=1, spot=False, usd_per_hour=Decimal(5), **times)
+    facts = {"state": "ended", "attempts": (attempt,), "reserved_usd": Decimal(100)}
+    other = make_record(tmp_path, Clock(), run="net-20261121-120000-0dd0dd", **facts)
+    now = december + timedelta(days=3)
+    assert spent_in_usd(other, "2026-11", now=now) == 30
+    assert spent_in_usd(other, "2026-12", now=now) == 10
+    assert spent_in_usd(other, "2027-01", now=now) == 0
+    wanted = make_record(tmp_path, Clock())
+    refuse_beyond(wanted, [other], SpendingLimits(month_usd=Decimal(70)), now=now)
+    with pytest.raises(LimitError, match="month 2026-12 has committed .10.00 of its .69.00"):
+        refuse_beyond(wanted, [other], SpendingLimits(month_usd=Decimal(69)), now=now)
+    # Going on itself: of its 100 at worst, 40 are spent, 30 of them in November.
+    refuse_beyond(other, [], SpendingLimits(month_usd=Decimal(70)), now=now)
+    with pytest.raises(LimitError, match="At worst this costs .70.00; month 2026-12"):
+        refuse_beyond(other, [], SpendingLimits(month_usd=Decimal("69.99")), now=now)
+
+
+def test_what_the_guard_counted_without_machines_is_in_the_month_of_the_request(
+    tmp_path: Path,
+) -> None:
+    attempt = Attempt(number=1, spot=False, asked_at=START, counted_usd=Decimal(7))
+    record = make_record(tmp_path, Clock(), attempts=(attempt,))
+    assert spent_in_usd(record, "2026-11", now=START) == 7
+    assert spent_in_usd(record, "2026-12", now=START) == 0

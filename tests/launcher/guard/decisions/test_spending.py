@@ -1,5 +1,6 @@
 """What a run has cost adds up over its attempts, whichever way each of them ended."""
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from guards import HOUR_S, NOW_S, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuplan.launcher.guard import folder
+from gpuplan.launcher.guard import folder, timer
 from gpuplan.launcher.guard.decisions.spending import Attempt, open_account
 from gpuplan.launcher.guard.decisions.verdicts import Verdict
+from gpuplan.launcher.guard.orders import TimerOrders
 
 CLOCK_S = 1e-6
 """Seconds since 1970 are kept to a quarter of this."""
@@ -122,13 +124,52 @@ def test_a_machine_that_came_up_later_is_not_paid_for_since_the_request() -> Non
     assert account.began_at_s == NOW_S + 200
 
 
-def test_a_request_from_the_future_counts_from_now() -> None:
-    account = open_account(make_orders(), [], boot_s=NOW_S - 900, now_s=NOW_S - 600)
-    assert account.began_at_s == NOW_S - 600
-    assert account.spent_usd(0.0) == 0.0
+@pytest.mark.parametrize(
+    ("boot_s", "setup_s", "began_s"),
+    [
+        (-8640.0, -8500.0, -8640.0),  # A machine that was rented.
+        (-8640.0, None, -8640.0),
+        (-1e6, -8500.0, -8500.0),  # A container, whose host came up long ago.
+        (None, -8500.0, -8500.0),
+        (None, None, 0.0),
+    ],
+)
+def test_a_request_by_a_clock_that_is_fast_hides_no_set_up(
+    boot_s: float | None, setup_s: float | None, began_s: float
+) -> None:
+    """The laptop's clock is 3 hours ahead, and set-up took 2.4 hours."""
+    orders = make_orders(requested_at_s=NOW_S - 8700 + 3 * HOUR_S, usd_per_hour=98.0)
+    account = open_account(
+        orders,
+        [],
+        boot_s=None if boot_s is None else NOW_S + boot_s,
+        setup_s=None if setup_s is None else NOW_S + setup_s,
+        now_s=NOW_S,
+    )
+    assert account.began_at_s == NOW_S + began_s
+    assert account.spent_usd(-began_s) == pytest.approx(-began_s / HOUR_S * 98.0)
+
+
+def test_an_attempt_after_another_is_not_paid_for_twice_where_the_clock_is_fast() -> None:
+    orders = make_orders(requested_at_s=NOW_S + HOUR_S)
+    first = line(1, requested_at_s=NOW_S - 2 * HOUR_S, usd=10.0)
+    account = open_account(orders, [first], boot_s=NOW_S - 2 * HOUR_S, now_s=NOW_S)
+    assert account.began_at_s == first.seen_at_s
 
 
 def test_a_state_that_is_no_json_is_no_attempt(tmp_path: Path) -> None:
     (tmp_path / "guard-state.json").write_text('{"attempt": 1,')
     (tmp_path / "guard-attempts.jsonl").write_text("[]\n\nnull\n{}\n")
     assert folder.read_attempts(tmp_path) == []
+
+
+@pytest.mark.parametrize(("ago_s", "used_s"), [(150.0, 150.0), (1e6, 0.0)])
+def test_the_timer_too_counts_from_the_boot_where_the_clock_of_the_request_is_fast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ago_s: float, used_s: float
+) -> None:
+    """It begins with set-up; a boot that was long before is that of a container's host."""
+    orders = make_orders(requested_at_s=NOW_S + HOUR_S, timer=TimerOrders(1.0, 1.0, 1.0))
+    monkeypatch.setattr(timer, "boot_s", lambda: NOW_S - ago_s)
+    monkeypatch.setattr(timer.time, "time", lambda: NOW_S)
+    begun = timer.Timer(orders, tmp_path / "guard.json", tmp_path, os.getpid())._begin()
+    assert begun[2] == used_s

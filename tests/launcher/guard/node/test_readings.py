@@ -1,6 +1,7 @@
 """What the guard sees: lines of metrics, heartbeats, devices, when the machine came up."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gpuplan.launcher.guard.node.readings import (
     Heartbeats,
     Metrics,
     boot_s,
+    setup_s,
 )
 from gpuplan.launcher.guard.orders import Busy
 
@@ -139,3 +141,13 @@ def test_when_the_machine_came_up(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu 1 2\n")
     assert boot_s(tmp_path / "stat") is None
     assert boot_s(tmp_path / "missing") is None
+
+
+def test_when_set_up_began(tmp_path: Path) -> None:
+    assert setup_s(tmp_path) is None
+    state = tmp_path / "state.json"
+    state.write_text('{"used_s": 7300.5}')
+    os.utime(state, (1795312373.0, 1795312373.0))
+    assert setup_s(tmp_path) == 1795312373.0 - 7300.5
+    state.write_text('{"used_s": null}')
+    assert setup_s(tmp_path) is None

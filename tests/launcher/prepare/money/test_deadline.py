@@ -8,7 +8,7 @@ import pytest
 from launchable import NOW, given_plan, prepared
 from launches import BUCKET
 
-from gpuplan.launcher.prepare.prepared import at_higher_prices
+from gpuplan.launcher.prepare.money.higher_prices import at_higher_prices
 from gpuplan.launcher.prepare.request import LaunchRequest
 from gpuplan.launcher.prepare.task.guard_config import restart_s
 from gpuplan.launcher.skypilot.prices import PriceDifference
@@ -40,7 +40,16 @@ def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
         skypilot_usd_per_hour=launch.all_places[0].usd_per_hour * 2,
     )
     # On-demand machines cost still more, and the worst case is theirs.
-    assert at_higher_prices(launch, (dearer,)).cost.usd_worst == launch.cost.usd_worst
+    counted = at_higher_prices(launch, (dearer,))
+    assert counted.cost.usd_worst == launch.cost.usd_worst
+    assert counted.fallback == launch.fallback
+    assert counted.places[0].usd_per_hour == launch.places[0].usd_per_hour * 2
+    spot = counted.orders.spot_usd_per_hour_at["aws/us-east-1"]
+    added = float(launch.places[0].paid_usd_per_hour)
+    before = launch.orders.spot_usd_per_hour_at["aws/us-east-1"]
+    assert spot == pytest.approx(before + added)
+    assert counted.orders.usd_per_hour_at == launch.orders.usd_per_hour_at
+    assert counted.orders.hand_over == launch.orders.hand_over is not None
 
 
 def test_what_a_deadline_may_cost(folder: Path) -> None:
