@@ -160,7 +160,13 @@ def _project(given: str | None) -> tuple[str | None, str | None]:
 def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) -> int:
     """Rent the machines and follow the job; return the exit code."""
     from ... import api
-    from ..options.launches import left_running, make_context, outcome_code, say_closing
+    from ..options.launches import (
+        left_running,
+        make_context,
+        outcome_code,
+        say_closing,
+        say_unattended,
+    )
 
     context = make_context(quiet=asked.quiet)
     confirmed: list[str] = []
@@ -193,6 +199,7 @@ def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) ->
         click.echo(
             f"Launched {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )
+        say_unattended(record)
         _write_record(record, asked)
         return 0
     try:

@@ -70,7 +70,13 @@ def command(run: str, **options: Any) -> int:
     ended needs another limit first.
     """
     from ... import api
-    from ..options.launches import left_running, make_context, outcome_code, say_closing
+    from ..options.launches import (
+        left_running,
+        make_context,
+        outcome_code,
+        say_closing,
+        say_unattended,
+    )
 
     asked = ResumeOptions(**options)
     usd, hours = asked.max_cost, asked.max_hours
@@ -98,6 +104,7 @@ def command(run: str, **options: Any) -> int:
         click.echo(
             f"Resumed {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )
+        say_unattended(record)
         return 0
     try:
         record = api.launches.follow(context, run)

@@ -96,6 +96,15 @@ def is_projection(record: LaunchRecord) -> bool:
     return record.outcome == "guarded" and record.guard_why in ("projection", "network")
 
 
+def say_unattended(record: LaunchRecord) -> None:
+    """Print what is lost of a launch if no command follows it."""
+    from ...launcher.store.unattended import unattended_line
+
+    text = unattended_line(record)
+    if text is not None:
+        say(text)
+
+
 def left_running(context: LaunchContext, run: str) -> int:
     """Print how to find a launch again after Ctrl-C; return the exit code.
 
@@ -105,7 +114,8 @@ def left_running(context: LaunchContext, run: str) -> int:
     """
     from ..exit_codes import EXIT_INTERRUPTED
 
-    if not any(one.run.startswith(run) or one.cluster == run for one in context.ledger.open()):
+    is_it = [one for one in context.ledger.open() if one.run.startswith(run) or one.cluster == run]
+    if not is_it:
         click.echo(f"\nInterrupted; {run} is not open, and no machine of it is left.", err=True)
         return EXIT_INTERRUPTED
     click.echo(
@@ -116,4 +126,6 @@ def left_running(context: LaunchContext, run: str) -> int:
         f"  gpuplan down {run}       tear down the machines now",
         err=True,
     )
+    for one in is_it:
+        say_unattended(one)
     return EXIT_INTERRUPTED

@@ -205,7 +205,14 @@ def _shortened(path: str) -> str:
 def _results(prepared: Prepared) -> str:
     request = prepared.request
     if request.fetch is not None:
-        return f"{request.fetch}, brought before the machines go"
+        minutes = prepared.task.idle_minutes
+        lost = (
+            ""
+            if minutes is None
+            else f"; deleted with them {minutes} minutes after the job unless a command runs here"
+            " until then (this machine must not sleep; --outputs keeps them)"
+        )
+        return f"{request.fetch}, brought before the machines go{lost}"
     place = request.shared or (None if request.outputs is None else request.outputs.source)
     return f"{place}/{prepared.task.out_dir.rpartition('/')[2]}"
 

@@ -66,6 +66,12 @@ class Task:
     """SkyPilot's configuration for this launch; None where it needs none."""
 
     @property
+    def idle_minutes(self) -> int | None:
+        """Return after how long SkyPilot tears down machines that are idle; None: it does not."""
+        autostop = self.config["resources"].get("autostop")
+        return None if autostop is None else autostop["idle_minutes"]
+
+    @property
     def yaml(self) -> str:
         """Return the task as SkyPilot reads it: two documents where another follows."""
         documents = [self.config] if self.then is None else [self.config, self.then]
