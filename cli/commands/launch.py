@@ -11,6 +11,7 @@ import click
 
 from ..options.launch import launch_options
 from ..options.launch_values import LaunchOptions, limits_of, refuse_contradictions, request_of
+from ..options.launches import detached_alone
 from ..options.shared import TYPED, GroupedCommand, output_options
 from ..terminal.output import is_terminal
 
@@ -76,7 +77,18 @@ def _prepared_or_ready_line(
         _check_capacity(prepared, asked, later=unasked)
     except MissingError as error:
         raise _with_line(error) from None
+    _refuse_unattended(prepared, asked)
     return prepared
+
+
+def _refuse_unattended(prepared: Prepared, asked: LaunchOptions) -> None:
+    """Refuse --detach where nothing but this command ends the machines.
+
+    Raises:
+        UsageError: it is given there.
+    """
+    if asked.detach and prepared.idle_minutes is None:
+        raise detached_alone(prepared.places[0].cloud, prepared.cost.usd_per_hour)
 
 
 def _with_line(error: MissingError) -> MissingError:
@@ -180,6 +192,7 @@ def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) ->
         click.echo(f"Trying plan {plan.id}, the next best.", err=True)
         following = _prepared(plan.id, request, asked)
         _check_capacity(following, asked)
+        _refuse_unattended(following, asked)
         return following
 
     try:

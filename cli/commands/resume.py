@@ -74,6 +74,7 @@ def command(run: str, **options: Any) -> int:
         left_running,
         make_context,
         outcome_code,
+        refuse_unattended,
         say_closing,
         say_unattended,
     )
@@ -88,7 +89,10 @@ def command(run: str, **options: Any) -> int:
     }
     changes = {key: value for key, value in named.items() if value is not None}
     context = make_context(quiet=asked.quiet, changes=changes)
-    run = context.ledger.find(run).run
+    record = context.ledger.find(run)
+    run = record.run
+    if asked.detach:
+        refuse_unattended(record)
     try:
         record = api.launches.resume(
             context,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...catalog.errors import GpuplanError
+from ...catalog.errors import GpuplanError, UsageError
 
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
@@ -94,6 +95,29 @@ def outcome_code(record: LaunchRecord) -> int:
 def is_projection(record: LaunchRecord) -> bool:
     """Return whether the guard ended a launch because of its projection, whatever its cause."""
     return record.outcome == "guarded" and record.guard_why in ("projection", "network")
+
+
+def detached_alone(cloud: str, usd_per_hour: Decimal) -> UsageError:
+    """Return the error of a launch that nothing would end: --detach on a cloud without autodown."""
+    return UsageError(
+        f"SkyPilot ends no machines on {cloud} by itself, so with --detach they would cost"
+        f" ${usd_per_hour:,.2f} an hour without end, after the job and past every limit.",
+        fix="leave --detach out and let this command run until the job has ended, on a computer"
+        " that stays on; or take another --provider.",
+    )
+
+
+def refuse_unattended(record: LaunchRecord) -> None:
+    """Refuse to leave a launch alone whose machines nothing else ends.
+
+    Raises:
+        UsageError: it is such a one.
+    """
+    from ...launcher.store.unattended import is_ended_here_alone
+
+    if is_ended_here_alone(record):
+        usd_per_hour = max(one.usd_per_hour for one in record.places) * record.nodes
+        raise detached_alone(record.places[0].infra.partition("/")[0], usd_per_hour)
 
 
 def say_unattended(record: LaunchRecord) -> None:

@@ -50,6 +50,7 @@ from .plan_choice import refuse_stale
 from .preflight import (
     refuse_missing_packages,
     refuse_missing_script,
+    refuse_no_autodown,
     refuse_over_budget,
     refuse_past_deadline,
     refuse_request,
@@ -259,6 +260,7 @@ def _refuse_machines(
     """
     request = machines.request
     refuse_unmounted(machines.places[0].cloud, request)
+    refuse_no_autodown(machines.places[0].cloud, request, managed=request.buys_spot(plan))
     refuse_over_budget(machines.cost, request.guard)
     source = request.deadline_source
     refuse_past_deadline(machines.cost, request.deadline, now=now, source=source)

@@ -166,7 +166,19 @@ def _ends(prepared: Prepared) -> Iterator[str]:
             "stop": f"when its first steps say that it costs more than {high}",
             "ask": f"when its first steps say that it costs more than {high}, until you say so",
         }[guard.on_projection]
-    yield f"then the machines go: at once, or {_span(orders.tail_s)} later if no command follows"
+    yield _gone(prepared)
+
+
+def _gone(prepared: Prepared) -> str:
+    """Return what ends the machines once the job has ended."""
+    if prepared.idle_minutes is not None:
+        after = _span(prepared.orders.tail_s)
+        return f"then the machines go: at once, or {after} later if no command follows"
+    return (
+        "then this command ends the machines; if it does not run, NOTHING does: SkyPilot has no"
+        f" autodown on {prepared.places[0].cloud}, and {_usd(prepared.cost.usd_per_hour)} an hour"
+        " go on, whatever limit is set"
+    )
 
 
 def _sent(prepared: Prepared) -> Iterator[Text]:
@@ -205,7 +217,7 @@ def _shortened(path: str) -> str:
 def _results(prepared: Prepared) -> str:
     request = prepared.request
     if request.fetch is not None:
-        minutes = prepared.task.idle_minutes
+        minutes = prepared.idle_minutes
         lost = (
             ""
             if minutes is None
