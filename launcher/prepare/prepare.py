@@ -159,6 +159,7 @@ def prepare(
     held, job = with_network(held, job, network_orders(plan, catalogue, interfaces))
     billing = catalogue.providers.get(plan.offer.provider)
     always = _always(spec, project, request)
+    upload = measure(project.workdir, always)
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -194,8 +195,9 @@ def prepare(
             ),
             *(reservation_notes(reservation) if in_reservation else ()),
             *_network_notes(plan, machines, interfaces),
+            *upload.notes,
         ),
-        upload=measure(project.workdir, always),
+        upload=upload,
         always=always,
         moves=machines.moves,
         term=term_text(machines),
