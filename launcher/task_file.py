@@ -24,6 +24,8 @@ JOB_FOLDER = "gpuplan-job"
 OUT_FOLDER = "gpuplan-out"
 WORKDIR = "sky_workdir"
 """SkyPilot's own name."""
+NO_AUTODOWN = ("verda",)
+"""SkyPilot 0.14 refuses `autostop` there: a command of this computer alone ends its machines."""
 UPLOAD_MARK = "gpuplan: not all results were in the bucket after"
 """Where the job was ended that waited for them."""
 

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from ..catalog.errors import UsageError
 from ..catalog.files import write_atomically
 from ..catalog.paths import cache_dir, config_dir, data_dir
+from .keys import holds_keys
 
 CODE_FOLDER = "code"
 """In the folder of a launch: what its nodes get as their working directory."""
@@ -28,7 +29,7 @@ SOURCE_FILE = "code.json"
 OWN_FOLDERS = ("gpuplan-runs", "gpuplan-launches")
 NEVER = (".git", ".env", "__pycache__", *OWN_FOLDERS)
 """Names that never travel: history and keys that no job needs, what Python compiled here, as it
-does where gpuplan reads a model file, and what gpuplan itself wrote.
+does where gpuplan reads a model file, and what gpuplan itself wrote. Other keys: keys.py.
 Neither do the store, the cache and the settings, where GPUPLAN_HOME is inside the folder."""
 SKYIGNORE = ".skyignore"
 GITIGNORE = ".gitignore"
@@ -54,6 +55,26 @@ class Upload:
 
     root: Path
     files: tuple[SentFile, ...]
+    kept_back: tuple[str, ...] = ()
+    """Files that would travel and do not, since they hold keys (keys.py)."""
+    dangling: tuple[str, ...] = ()
+    """Links that travel and lead out of the folder: on a node there is nothing behind them."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user is told of what does not travel."""
+        notes = []
+        if self.kept_back:
+            notes.append(
+                f"{_listed(self.kept_back)} not sent, as {_they(self.kept_back)} by name or content"
+                " keys: pass a job what it needs with --secret NAME"
+            )
+        if self.dangling:
+            notes.append(
+                f"{_listed(self.dangling)} sent as a link out of {self.root}, with nothing behind"
+                " it on a node: put data in a bucket with --data, and code into the folder"
+            )
+        return tuple(notes)
 
     @property
     def size_bytes(self) -> int:
@@ -79,7 +100,10 @@ def measure(root: Path, always: Sequence[PurePosixPath] = ()) -> Upload:
     """
     root = root.absolute()
     try:
-        return Upload(root=root, files=tuple(_walk(root, always)))
+        kept_back: list[str] = []
+        files = tuple(_walk(root, always, kept_back))
+        dangling = tuple(one.path for one in files if _leads_out(root, one.path))
+        return Upload(root=root, files=files, kept_back=tuple(kept_back), dangling=dangling)
     except OSError as error:
         raise UsageError(
             f"{error.filename or root} cannot be read, and {root} is sent to the nodes:"
@@ -122,7 +146,7 @@ def gather(folder: Path) -> None:
     fresh.rename(folder / CODE_FOLDER)
 
 
-def _walk(root: Path, always: Sequence[PurePosixPath]) -> Iterator[SentFile]:
+def _walk(root: Path, always: Sequence[PurePosixPath], kept_back: list[str]) -> Iterator[SentFile]:
     by_skyignore = (root / SKYIGNORE).is_file()
     left_out = _by_skyignore(root) if by_skyignore else _by_git(root)
     own = {one.resolve() for one in (data_dir(), cache_dir(), config_dir())}
@@ -142,6 +166,10 @@ def _walk(root: Path, always: Sequence[PurePosixPath]) -> Iterator[SentFile]:
                 continue
             if str(path) == SKYIGNORE:
                 continue  # What it says is done, and the nodes get one that names nothing.
+            is_file = entry.is_symlink() or entry.is_file()
+            if is_file and path not in always and holds_keys(Path(entry.path), path):
+                kept_back.append(str(path))
+                continue
             if entry.is_symlink():
                 yield SentFile(path=str(path), size_bytes=0)
             elif entry.is_dir():
@@ -150,6 +178,22 @@ def _walk(root: Path, always: Sequence[PurePosixPath]) -> Iterator[SentFile]:
                 folders.append(path)
             elif entry.is_file():
                 yield SentFile(path=str(path), size_bytes=entry.stat().st_size)
+
+
+def _leads_out(root: Path, path: str) -> bool:
+    link = root / path
+    return link.is_symlink() and not link.resolve().is_relative_to(root.resolve())
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """Return paths for a sentence, the first ones of many."""
+    more = f" and {len(paths) - LISTED} more" if len(paths) > LISTED else ""
+    verb = "are" if len(paths) > 1 else "is"
+    return f"{', '.join(sorted(paths)[:LISTED])}{more} {verb}"
+
+
+def _they(paths: Sequence[str]) -> str:
+    return "they hold" if len(paths) > 1 else "it holds"
 
 
 def _by_skyignore(root: Path) -> set[str]:

@@ -27,6 +27,8 @@ CLI_MAY_CALL = {
         f"gpuplan.launcher.store.accounting.{sum_of}"
         for sum_of in ("attempt_usd", "closing_line", "node_hours", "spent_usd")
     ),
+    "gpuplan.launcher.store.unattended.is_ended_here_alone",
+    "gpuplan.launcher.store.unattended.unattended_line",
     "gpuplan.planner.plan.layout.parse_layout",
     "gpuplan.profiles.user_model.assumptions.assumed_by_options",
     "gpuplan.profiles.user_model.spec.parse_params",

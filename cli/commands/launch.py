@@ -11,6 +11,7 @@ import click
 
 from ..options.launch import launch_options
 from ..options.launch_values import LaunchOptions, limits_of, refuse_contradictions, request_of
+from ..options.launches import detached_alone
 from ..options.shared import TYPED, GroupedCommand, output_options
 from ..terminal.output import is_terminal
 
@@ -76,7 +77,18 @@ def _prepared_or_ready_line(
         _check_capacity(prepared, asked, later=unasked)
     except MissingError as error:
         raise _with_line(error) from None
+    _refuse_unattended(prepared, asked)
     return prepared
+
+
+def _refuse_unattended(prepared: Prepared, asked: LaunchOptions) -> None:
+    """Refuse --detach where nothing but this command ends the machines.
+
+    Raises:
+        UsageError: it is given there.
+    """
+    if asked.detach and prepared.idle_minutes is None:
+        raise detached_alone(prepared.places[0].cloud, prepared.cost.usd_per_hour)
 
 
 def _with_line(error: MissingError) -> MissingError:
@@ -160,7 +172,13 @@ def _project(given: str | None) -> tuple[str | None, str | None]:
 def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) -> int:
     """Rent the machines and follow the job; return the exit code."""
     from ... import api
-    from ..options.launches import left_running, make_context, outcome_code, say_closing
+    from ..options.launches import (
+        left_running,
+        make_context,
+        outcome_code,
+        say_closing,
+        say_unattended,
+    )
 
     context = make_context(quiet=asked.quiet)
     confirmed: list[str] = []
@@ -174,6 +192,7 @@ def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) ->
         click.echo(f"Trying plan {plan.id}, the next best.", err=True)
         following = _prepared(plan.id, request, asked)
         _check_capacity(following, asked)
+        _refuse_unattended(following, asked)
         return following
 
     try:
@@ -193,6 +212,7 @@ def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) ->
         click.echo(
             f"Launched {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )
+        say_unattended(record)
         _write_record(record, asked)
         return 0
     try:

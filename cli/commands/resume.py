@@ -79,7 +79,14 @@ def command(run: str, **options: Any) -> int:
     ended needs another limit first.
     """
     from ... import api
-    from ..options.launches import left_running, make_context, outcome_code, say_closing
+    from ..options.launches import (
+        left_running,
+        make_context,
+        outcome_code,
+        refuse_unattended,
+        say_closing,
+        say_unattended,
+    )
 
     asked = ResumeOptions(**options)
     usd, hours = asked.max_cost, asked.max_hours
@@ -91,7 +98,10 @@ def command(run: str, **options: Any) -> int:
     }
     changes = {key: value for key, value in named.items() if value is not None}
     context = make_context(quiet=asked.quiet, changes=changes)
-    run = context.ledger.find(run).run
+    record = context.ledger.find(run)
+    run = record.run
+    if asked.detach:
+        refuse_unattended(record)
     try:
         record = api.launches.resume(
             context,
@@ -108,6 +118,7 @@ def command(run: str, **options: Any) -> int:
         click.echo(
             f"Resumed {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )
+        say_unattended(record)
         return 0
     try:
         record = api.launches.follow(context, run)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...catalog.errors import GpuplanError
+from ...catalog.errors import GpuplanError, UsageError
 
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
@@ -96,6 +97,38 @@ def is_projection(record: LaunchRecord) -> bool:
     return record.outcome == "guarded" and record.guard_why in ("projection", "network")
 
 
+def detached_alone(cloud: str, usd_per_hour: Decimal) -> UsageError:
+    """Return the error of a launch that nothing would end: --detach on a cloud without autodown."""
+    return UsageError(
+        f"SkyPilot ends no machines on {cloud} by itself, so with --detach they would cost"
+        f" ${usd_per_hour:,.2f} an hour without end, after the job and past every limit.",
+        fix="leave --detach out and let this command run until the job has ended, on a computer"
+        " that stays on; or take another --provider.",
+    )
+
+
+def refuse_unattended(record: LaunchRecord) -> None:
+    """Refuse to leave a launch alone whose machines nothing else ends.
+
+    Raises:
+        UsageError: it is such a one.
+    """
+    from ...launcher.store.unattended import is_ended_here_alone
+
+    if is_ended_here_alone(record):
+        usd_per_hour = max(one.usd_per_hour for one in record.places) * record.nodes
+        raise detached_alone(record.places[0].infra.partition("/")[0], usd_per_hour)
+
+
+def say_unattended(record: LaunchRecord) -> None:
+    """Print what is lost of a launch if no command follows it."""
+    from ...launcher.store.unattended import unattended_line
+
+    text = unattended_line(record)
+    if text is not None:
+        say(text)
+
+
 def left_running(context: LaunchContext, run: str) -> int:
     """Print how to find a launch again after Ctrl-C; return the exit code.
 
@@ -105,7 +138,8 @@ def left_running(context: LaunchContext, run: str) -> int:
     """
     from ..exit_codes import EXIT_INTERRUPTED
 
-    if not any(one.run.startswith(run) or one.cluster == run for one in context.ledger.open()):
+    is_it = [one for one in context.ledger.open() if one.run.startswith(run) or one.cluster == run]
+    if not is_it:
         click.echo(f"\nInterrupted; {run} is not open, and no machine of it is left.", err=True)
         return EXIT_INTERRUPTED
     click.echo(
@@ -116,4 +150,6 @@ def left_running(context: LaunchContext, run: str) -> int:
         f"  gpuplan down {run}       tear down the machines now",
         err=True,
     )
+    for one in is_it:
+        say_unattended(one)
     return EXIT_INTERRUPTED

@@ -28,7 +28,7 @@ from .decisions.verdicts import STOPPED
 from .main import at_place, place, say
 from .node import stuck
 from .node.patience import OneAtATime
-from .node.processes import descendants, is_alive, kill, run_within, started_with
+from .node.processes import descendants, has_variable, is_alive, kill, run_within, started_with
 from .node.readings import TIMER_STATE, boot_s
 from .node.stuck import FOLDER
 from .orders import Orders, OrdersError
@@ -48,6 +48,9 @@ COMMAND_WITHIN_S = 30.0
 LOOK_WITHIN_S = 10.0
 DISK_WITHIN_S = 5.0
 """How long the disk may take for a line: one that hangs stops no clock."""
+RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
+"""Given to the ranks that horovodrun or mpirun starts on every node, over SSH and from the first
+one, where the one guard of such a run is."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where `shutdown` is: a user's own PATH need not hold it, nor sudo have one of its own."""
 
@@ -103,6 +106,7 @@ class Timer:
         self._looking, self._is_stuck = OneAtATime(), False
         self._finding = OneAtATime()
         self._found: list[int] = []
+        self._finding_ranks, self._ranks = OneAtATime(), False
 
     def run(self, before: dict[str, Any] | None) -> None:
         """Count until the machine is ended.
@@ -124,7 +128,7 @@ class Timer:
             action = countdown.tick(
                 now_s,
                 setting_up=self._sets_up(),
-                guarded=bool(self._guards()),
+                guarded=self._is_run_on(),
                 stuck=self._sees_stuck(),
             )
             if action == STOP_SETUP:
@@ -172,6 +176,17 @@ class Timer:
         # The command of a process that hangs in the kernel may be as long in coming.
         self._finding.within(LOOK_WITHIN_S, find)
         return self._found
+
+    def _is_run_on(self) -> bool:
+        """Return whether a guard runs here, or ranks that the first node's guard has started."""
+        return bool(self._guards()) or self._has_ranks()
+
+    def _has_ranks(self) -> bool:
+        def find() -> None:
+            self._ranks = has_variable(*RANK_VARIABLES)
+
+        self._finding_ranks.within(LOOK_WITHIN_S, find)
+        return self._ranks
 
     def _stop_setup(self, text: str, why: str, powers_off: bool) -> None:
         shell = self._shell

@@ -82,6 +82,11 @@ def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:
     if record.last is not None and record.last.seen is not None:
         return record.last.seen, "its job was seen to end, and its machines are gone"
     again = f"`gpuplan resume {record.run}` continues from the newest checkpoint"
+    if record.fetch is not None:
+        again = (
+            f"what was not brought to {record.fetch} by then is gone with them; {again} there, and"
+            " --outputs keeps results that no command is here to bring"
+        )
     if record.last is not None and record.last.spot:
         return "preempted", f"its machines were taken away; {again}"
     return "lost", f"its machines ended before the end of its job was seen; {again}"

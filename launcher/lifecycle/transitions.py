@@ -36,6 +36,7 @@ from .engine import (
     NoCapacityError,
     NoEngineError,
 )
+from .fetching import bring_results
 from .guard_report import run_in_log, word_in_log
 from .job_end import JobEnd, without_machines
 from .job_log import Copied, keep_log
@@ -283,8 +284,7 @@ def settle(
     if run is not None:
         context.keep_run(record, run)
     if record.fetch is not None and is_fetched:
-        context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
-        advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
+        bring_results(context, record, job)
     ended = JobEnd(record=record, job=job, log=log, word=word)
     outcome, why = ended.outcome(is_fetched=is_fetched, is_told=is_told)
     record = _tear_down_seen(context, record, job, outcome, ended.guard_why)

@@ -66,6 +66,7 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         else prepared.billing.billing_increment_s,
         minimum_s=None if prepared.billing is None else prepared.billing.minimum_s,
         fetch=request.fetch,
+        idle_minutes=prepared.idle_minutes,
         results=_results(request, prepared),
         out_dir=OUT_FOLDER if request.fetch else prepared.task.out_dir,
         pid=pid,

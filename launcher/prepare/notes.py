@@ -71,6 +71,7 @@ def launch_notes(
             (*bought.places, *bought.fallback),
             image=bought.request.image,
             tpu=plan.offer.accelerator in TPU_SLICES,
+            managed=bought.request.buys_spot(plan),
             disk_may_go=loses_nothing(
                 managed=bought.request.buys_spot(plan), fetch=bought.request.fetch
             ),

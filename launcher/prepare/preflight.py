@@ -18,6 +18,7 @@ from ...profiles.user_model.file_text import read_source, required_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..frameworks.command import parse_command
 from ..skypilot.placement import NO_BUCKETS
+from ..task_file import NO_AUTODOWN
 from .missing import MissingError, list_of_packages, place_for_results, refuse_all
 from .project import Project, needed_packages
 from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
@@ -64,6 +65,21 @@ def refuse_unmounted(cloud: str, request: LaunchRequest) -> None:
         raise UsageError(
             f"SkyPilot mounts no buckets on {cloud}.",
             fix="give --fetch FOLDER for the results, and let your script read its data itself.",
+        )
+
+
+def refuse_no_autodown(cloud: str, request: LaunchRequest, *, managed: bool) -> None:
+    """Refuse an autodown where SkyPilot has none.
+
+    Raises:
+        UsageError: one is asked for there.
+    """
+    if request.autodown_minutes is not None and cloud in NO_AUTODOWN and not managed:
+        raise UsageError(
+            f"SkyPilot has no autodown on {cloud}: --autodown {request.autodown_minutes} would end"
+            " nothing.",
+            fix="leave it out, and let this command run until the job has ended: it alone ends the"
+            " machines.",
         )
 
 

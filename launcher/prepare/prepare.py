@@ -50,6 +50,7 @@ from .plan_choice import refuse_stale
 from .preflight import (
     refuse_missing_packages,
     refuse_missing_script,
+    refuse_no_autodown,
     refuse_over_budget,
     refuse_past_deadline,
     refuse_request,
@@ -158,6 +159,7 @@ def prepare(
     held, job = with_network(held, job, network_orders(plan, catalogue, interfaces))
     billing = catalogue.providers.get(plan.offer.provider)
     always = _always(spec, project, request)
+    upload = measure(project.workdir, always)
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -193,8 +195,9 @@ def prepare(
             ),
             *(reservation_notes(reservation) if in_reservation else ()),
             *_network_notes(plan, machines, interfaces),
+            *upload.notes,
         ),
-        upload=measure(project.workdir, always),
+        upload=upload,
         always=always,
         moves=machines.moves,
         term=term_text(machines),
@@ -259,6 +262,7 @@ def _refuse_machines(
     """
     request = machines.request
     refuse_unmounted(machines.places[0].cloud, request)
+    refuse_no_autodown(machines.places[0].cloud, request, managed=request.buys_spot(plan))
     refuse_over_budget(machines.cost, request.guard)
     source = request.deadline_source
     refuse_past_deadline(machines.cost, request.deadline, now=now, source=source)

@@ -45,6 +45,9 @@ class LaunchAnswer(FrozenModel):
     usd_worst: Usd | None
     cost_lines: tuple[CostLine, ...]
     notes: tuple[str, ...]
+    idle_minutes: int | None = None
+    """After how long SkyPilot tears down machines that are idle after the job, if no command does;
+    None: it does not, and a command on this computer alone ends them."""
     upload_bytes: int | None = None
     """Of the code and files that travel to every node."""
     project: str | None = None
@@ -105,6 +108,16 @@ class Prepared:
         return (*self.places, *self.fallback)
 
     @property
+    def is_managed(self) -> bool:
+        """Return whether SkyPilot recovers and ends the job by itself."""
+        return self.request.buys_spot(self.plan)
+
+    @property
+    def idle_minutes(self) -> int | None:
+        """Return after how many idle minutes its machines go without a command; None: never."""
+        return 0 if self.is_managed else self.task.idle_minutes
+
+    @property
     def warnings(self) -> list[str]:
         """Return a sentence for every limit that is passed, or may be, and refuses nothing."""
         return warnings(self.limits)
@@ -123,6 +136,7 @@ class Prepared:
             usd_worst=self.cost.usd_worst,
             cost_lines=self.cost.lines,
             notes=self.notes,
+            idle_minutes=self.idle_minutes,
             upload_bytes=self.upload.size_bytes,
             project=self.project.name,
             limits=self.limits,

@@ -133,6 +133,9 @@ class LaunchRecord(FrozenModel):
     minimum_s: float | None = None
     fetch: str | None = None
     """A local folder to which results are brought before the machines go."""
+    idle_minutes: int | None = None
+    """Idle time after its job until SkyPilot tears down its machines, if no command does; None
+    where nothing does, and in records of versions that did not keep it."""
     results: str
     """Where the user finds the results."""
     out_dir: str

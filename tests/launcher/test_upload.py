@@ -153,3 +153,45 @@ def test_a_folder_that_is_gone_leaves_what_was_sent_before(code: Path, tmp_path:
     shutil.rmtree(code)
     gather(launch)
     assert (launch / CODE_FOLDER / "net.py").is_file()
+
+
+KEYS = (
+    *(".env.local", ".env.production", ".envrc", ".netrc", "id_rsa", ".ssh/id_ed25519"),
+    *(".ssh/work/key", ".aws/credentials", "deploy/sa-key.json", ".huggingface/token"),
+)
+NO_KEYS = (".env.example", "sub/.env.sample", ".aws/config", "id_rsa.pub", "tokens.json")
+
+
+def test_keys_stay_here_and_are_named(code: Path) -> None:
+    for name in (*KEYS, *NO_KEYS, "account.json"):
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_text("{}")
+    (code / "account.json").write_text('{"type": "service_account", "private_key": "x"}')
+    upload = measure(code)
+    assert {one.path for one in upload.files} == {*ALL, *NO_KEYS}
+    assert set(upload.kept_back) == {*KEYS, "account.json"}
+    assert upload.notes == (
+        ".aws/credentials, .env.local, .env.production, .envrc, .huggingface/token and 6 more are"
+        " not sent, as they hold by name or content keys: pass a job what it needs with --secret"
+        " NAME",
+    )
+    (code / SKYIGNORE).write_text(".env.*\n")
+    assert ".env.local" not in measure(code).kept_back, "the user left it out"
+    assert sent(code, ".env.local") == {*ALL, *NO_KEYS, ".env.local"} - {
+        ".env.example",
+        "sub/.env.sample",
+    }
+
+
+def test_links_that_lead_out_are_named(code: Path, tmp_path: Path, require) -> None:
+    require("symlinks", "links are what is looked at")
+    (tmp_path / "big").mkdir()
+    (code / "more").symlink_to(tmp_path / "big")
+    (code / "inside").symlink_to("parts")
+    (code / "token").symlink_to("parts/block.py")
+    upload = measure(code)
+    assert upload.dangling == ("more",)
+    assert upload.notes == (
+        f"more is sent as a link out of {code}, with nothing behind it on a node: put data in a"
+        " bucket with --data, and code into the folder",
+    )

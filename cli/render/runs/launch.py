@@ -170,7 +170,19 @@ def _ends(prepared: Prepared) -> Iterator[str]:
             "stop": f"when its first steps say that it costs more than {high}",
             "ask": f"when its first steps say that it costs more than {high}, until you say so",
         }[guard.on_projection]
-    yield f"then the machines go: at once, or {_span(orders.tail_s)} later if no command follows"
+    yield _gone(prepared)
+
+
+def _gone(prepared: Prepared) -> str:
+    """Return what ends the machines once the job has ended."""
+    if prepared.idle_minutes is not None:
+        after = _span(prepared.orders.tail_s)
+        return f"then the machines go: at once, or {after} later if no command follows"
+    return (
+        "then this command ends the machines; if it does not run, NOTHING does: SkyPilot has no"
+        f" autodown on {prepared.places[0].cloud}, and {_usd(prepared.cost.usd_per_hour)} an hour"
+        " go on, whatever limit is set"
+    )
 
 
 def _sent(prepared: Prepared) -> Iterator[Text]:
@@ -209,7 +221,14 @@ def _shortened(path: str) -> str:
 def _results(prepared: Prepared) -> str:
     request = prepared.request
     if request.fetch is not None:
-        return f"{request.fetch}, brought before the machines go"
+        minutes = prepared.idle_minutes
+        lost = (
+            ""
+            if minutes is None
+            else f"; deleted with them {minutes} minutes after the job unless a command runs here"
+            " until then (this machine must not sleep; --outputs keeps them)"
+        )
+        return f"{request.fetch}, brought before the machines go{lost}"
     place = request.shared or (None if request.outputs is None else request.outputs.source)
     return f"{place}/{prepared.task.out_dir.rpartition('/')[2]}"
 

@@ -17,6 +17,7 @@ from ....launcher.lifecycle.observe import Finding
 from ....launcher.store.accounting import attempt_usd, closing_line, node_hours, spent_usd
 from ....launcher.store.launch_record import Attempt, LaunchRecord
 from ....launcher.store.launch_sums import LaunchSum
+from ....launcher.store.unattended import unattended_line
 from ..text.columns import Align, aligned, column_widths
 
 SAYINGS: dict[Finding, str] = {
@@ -64,6 +65,7 @@ def render_status(found: Sequence[tuple[LaunchRecord, Finding]], *, now: datetim
     return [
         *_table(rows, ("left", "left", "left", "right", "right", "left")),
         *(_waits(one) for one in waiting),
+        *(Text(text) for one, _ in found if (text := unattended_line(one))),
     ]
 
 

@@ -121,7 +121,7 @@ class Countdown:
         Args:
             now_s: how long the machine has cost.
             setting_up: whether the shell of the set-up lives.
-            guarded: whether a guard runs.
+            guarded: whether a guard runs, or ranks that a guard on another node has started.
             stuck: whether a guard has found that its run cannot be killed.
         """
         if setting_up or guarded:

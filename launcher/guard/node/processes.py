@@ -61,6 +61,17 @@ def started_with(*words: str) -> list[int]:
     return found
 
 
+def has_variable(*names: str) -> bool:
+    """Return whether a process was started with one of these variables, where /proc tells."""
+    wanted = tuple(f"{name}=".encode() for name in names)
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            had = environ.read_bytes().split(b"\0")
+            if any(one.startswith(wanted) for one in had):
+                return True
+    return False
+
+
 def is_alive(pid: int) -> str | None:
     """Return when a process was started, in the system's ticks; None where it has ended."""
     try:

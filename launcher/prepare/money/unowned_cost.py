@@ -9,9 +9,11 @@ from ...guard.decisions.limits import end_s
 from ...guard.orders import Orders, TimerOrders
 from ...lifecycle.shutdown_behavior import CLOUD
 from ...skypilot.placement import Place
+from ...task_file import NO_AUTODOWN
 from .power_off import PowerOff, power_off
 
 NOBODY = "if your laptop, SkyPilot and the guard are all gone"
+UNATTENDED = "once the job has ended or was stopped, unless a command runs here"
 
 
 def unowned_notes(
@@ -21,6 +23,7 @@ def unowned_notes(
     image: str | None,
     tpu: bool,
     disk_may_go: bool,
+    managed: bool = False,
 ) -> tuple[str, ...]:
     """Return what the user is told, before renting, about the cost of orphaned machines.
 
@@ -30,6 +33,7 @@ def unowned_notes(
         image: that the job runs in.
         tpu: whether the machines are those of a TPU slice.
         disk_may_go: whether a machine that powers itself off may be terminated with its disk.
+        managed: whether SkyPilot ends the job's machines from its controller.
     """
     timer = orders.timer
     if timer is None or all(place.usd_per_hour == 0 for place in places):
@@ -43,8 +47,9 @@ def unowned_notes(
                 f" {_when(orders, timer)}; {_after(cloud, ended, disk_may_go=disk_may_go)}"
             )
             continue
+        nobody = UNATTENDED if cloud in NO_AUTODOWN and not managed else NOBODY
         notes.append(
-            f"{NOBODY}, machines of {cloud} do not end themselves and cost"
+            f"{nobody}, machines of {cloud} do not end themselves and cost"
             f" ${orders.usd_per_hour:,.2f} an hour without end: look with `gpuplan status` and"
             f" `gpuplan reconcile`, and in the provider's console (still billed after a power-off:"
             f" {ended.still_billed})"

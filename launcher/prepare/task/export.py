@@ -22,10 +22,10 @@ from ...frameworks.launch import launch
 from ...frameworks.shell import DEFAULT_PORT, node_script
 from ...frameworks.types import FrameworkLaunch
 from ...skypilot.placement import TPU_SLICES, hardware, places
-from ...task_file import write_tasks
+from ...task_file import NO_AUTODOWN, write_tasks
 from ..project import Project
 from .node_setup import ACTIVATE, setup_script
-from .task import FAST_NETWORK, IDLE_DOWN_MINUTES, NO_AUTODOWN
+from .task import FAST_NETWORK, IDLE_DOWN_MINUTES
 
 DEEPSPEED_FILE = "ds_config.json"
 """As DeepSpeed's own documentation calls it."""

@@ -22,7 +22,7 @@ from ...labels import OWNER_LABEL, RUN_LABEL, slug
 from ...skypilot.interfaces import Interfaces
 from ...skypilot.placement import OWN_CLUSTERS, TPU_SLICES, Place, hardware
 from ...skypilot.reservations import CONFIG_FILE, sky_config
-from ...task_file import JOB_FOLDER, OUT_FOLDER, WORKDIR, write_tasks
+from ...task_file import JOB_FOLDER, NO_AUTODOWN, OUT_FOLDER, WORKDIR, write_tasks
 from ...upload import CODE_FOLDER
 from ..project import Project
 from ..request import OUTPUTS, LaunchRequest
@@ -34,8 +34,6 @@ FAST_NETWORK = ("aws", "gcp")
 """Clouds on which SkyPilot 0.14 takes `network_tier` for every machine."""
 ENDED_BY_SIGTERM = 143
 """What the guard ends with where somebody else ended it."""
-NO_AUTODOWN = ("verda",)
-"""SkyPilot 0.14 refuses `autostop` there."""
 PART_OF_JOBS = 0.9
 """Of the cores and memory of a node of a cluster (assumed): the rest is for its own system, without
 which no node had room: kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources."""
@@ -64,6 +62,12 @@ class Task:
     """Whether that is in a mounted bucket."""
     sky_config: dict[str, Any] | None = None
     """SkyPilot's configuration for this launch; None where it needs none."""
+
+    @property
+    def idle_minutes(self) -> int | None:
+        """Return after how long SkyPilot tears down machines that are idle; None: it does not."""
+        autostop = self.config["resources"].get("autostop")
+        return None if autostop is None else autostop["idle_minutes"]
 
     @property
     def yaml(self) -> str:

@@ -9,7 +9,8 @@ whole. Keys are the names of the model's parameters, so it is read back under an
 `run.json` has the digest of each of the others, so that bytes which changed since are noticed.
 
 In a mounted bucket there are no renames worth the name: the files have theirs from the start, and a
-checkpoint is whole when every file is there that its run.json, written last, lists.
+checkpoint is whole when every file is there that its run.json, written last, lists. The node sees
+its own files before the bucket has them: uploads.py says which may be deleted.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ..job import CheckpointPolicy
 from ..processes.processes import Processes
 from ..reporting.metrics import say
 from ..training.numerics import LossScaler
+from . import uploads
 from .contents import SMALL_FILE, Contents, write_small
 from .digests import DIGESTS, DigestedWriter, file_digest, signed
 from .folder import (
@@ -88,7 +90,8 @@ class Checkpoints:
         """Return whether the run goes on from a checkpoint, the same on every process.
 
         Raises:
-            UsageError: the one that was asked for does not exist.
+            UsageError: the one that was asked for does not exist, or the run had some in its bucket
+                and none is whole.
         """
         return bool(self._candidates())
 
@@ -249,10 +252,17 @@ class Checkpoints:
             make_durable(self._folder)
         # Not those of later steps: a damaged one that was gone back from must not push this out.
         kept = [one for one in whole_checkpoints(self._folder) if one.name <= whole.name]
+        for old in self._superseded(kept):
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _superseded(self, kept: list[Path]) -> list[Path]:
+        """Return those of the whole checkpoints, oldest first, that newer ones stand for."""
         best = None if self._best_step is None else NAME.format(self._best_step)
-        for old in kept[: -self._policy.keep]:
-            if old.name != best:
-                shutil.rmtree(old, ignore_errors=True)
+        keep = self._policy.keep
+        if not self._policy.in_bucket:
+            return [one for one in kept[:-keep] if one.name != best]
+        uploads.note_saved(self._folder, kept)
+        return uploads.deletable(kept, keep=keep, best=best, now_s=time.time())
 
     def _partial(self, step: int) -> Path:
         name = NAME.format(step)
@@ -263,7 +273,9 @@ class Checkpoints:
         if asked == "never":
             return []
         if asked == "auto":
-            return whole_checkpoints(self._folder)[::-1]
+            whole = whole_checkpoints(self._folder)[::-1]
+            lost = uploads.lost(self._folder) if self._policy.in_bucket and not whole else None
+            return whole if lost is None else lost
         path = Path(asked)
         if (path / RUN_FILE).exists():
             return [path]

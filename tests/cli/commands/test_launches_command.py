@@ -20,7 +20,7 @@ from gpuplan.launcher.lifecycle.reconcile.reconcile import Listing, Skipped
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.skypilot import engine as sky_engine
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 GUARDED = (
@@ -402,3 +402,18 @@ def test_an_outcome_that_there_is_not_is_no_empty_list(capsys) -> None:
     said = capsys.readouterr().err
     assert "No launch ends with the outcome 'suceeded'. Did you mean succeeded?" in said
     assert run(["history", "--outcome", "open", "--outcome", "no-capacity"]) == 0
+
+
+def test_a_launch_that_only_a_command_here_ends_is_not_left_alone(
+    tmp_path: Path,
+    engine: FakeEngine,
+    context: LaunchContext,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    places = (PricedPlace(infra="verda/FIN-01", usd_per_hour=Decimal("19.2")),)
+    launched(context, make_record(tmp_path, engine.clock, places=places), spot=False)
+    assert run(["status"]) == 0
+    said = "SkyPilot ends no machines on verda by itself"
+    assert f"{said}: those of {RUN} cost $19.20 an hour" in capsys.readouterr().out
+    assert run(["resume", RUN, "--detach"]) == 2
+    assert f"{said}, so with --detach they would cost $19.20" in capsys.readouterr().err

@@ -224,6 +224,31 @@ def test_a_run_keeps_its_machine_and_without_one_it_goes(node: Timed) -> None:
     assert "neither set-up nor a run was in progress" in node.log.read_text()
 
 
+@pytest.mark.parametrize("variable", ["HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"])
+def test_ranks_that_the_first_node_started_keep_a_machine_until_its_limits(
+    node: Timed, variable: str
+) -> None:
+    """Of Horovod on several nodes: there is no guard but the first node's."""
+    node.timer(unowned_s=0.5)
+    rank = subprocess.Popen(["sleep", "600"], env={**node.environment(), variable: "8"})
+    node.begin(1 << 30)
+    time.sleep(1.2)
+    assert not node.off.exists()
+    rank.kill()
+    rank.wait()
+    wait(node.off.exists, "it was not powered off")
+
+
+def test_ranks_of_a_head_that_is_gone_end_with_the_limit_of_the_launch(node: Timed) -> None:
+    node.timer(orders={"max_hours": 1.5 / 3600, "grace_s": 0.0, "tail_s": 0.0}, unowned_s=60.0)
+    rank = subprocess.Popen(["sleep", "600"], env={**node.environment(), "HOROVOD_RANK": "8"})
+    node.begin(1 << 30)
+    wait(node.off.exists, "it was not powered off")
+    assert "all that its limits allow" in node.log.read_text()
+    rank.kill()
+    rank.wait()
+
+
 @pytest.mark.parametrize("days", [3, -3])
 def test_a_clock_that_is_set_ends_no_machine_and_keeps_none(node: Timed, days: int) -> None:
     clock = node.home / "clock"

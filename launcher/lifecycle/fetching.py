@@ -1,0 +1,38 @@
+"""Results that are on the machines alone: brought here, and until when they can be."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from ..store.launch_record import LaunchRecord
+from .context import LaunchContext
+from .engine import EngineError, EngineJob
+from .machines import advance, with_times
+
+
+def bring_results(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> None:
+    """Bring the results of a job that has ended into their folder here.
+
+    Raises:
+        EngineError: they could not be; it says until when they can.
+    """
+    assert record.fetch is not None
+    try:
+        context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
+    except EngineError as error:
+        text = _until(context, record, job)
+        raise type(error)(f"{error.message} {text}", fix=error.fix) from None
+    advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
+
+
+def _until(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> str:
+    """Return until when the results of a job are on its machines."""
+    if record.idle_minutes is None:
+        return "They are on its machines alone, and go with them."
+    ended_at = with_times(context, record, job).ended_at or context.now_of(record)
+    at = (ended_at + timedelta(minutes=record.idle_minutes)).astimezone()
+    return (
+        f"SkyPilot deletes them with its machines at about {at:%H:%M} on {at:%Y-%m-%d}"
+        f" ({record.idle_minutes} minutes after the job)."
+    )
