@@ -52,7 +52,9 @@ def is_elsewhere(record: LaunchRecord, engine: Engine) -> bool:
 
 
 def _differ(asked: EngineAddress, here: EngineAddress) -> bool:
-    pairs = ((asked.server, here.server), (asked.home, here.home), (asked.user, here.user))
+    pairs = [(asked.home, here.home), (asked.user, here.user)]
+    if None in pairs[0]:  # On this machine the folder tells them apart, by whatever name and port.
+        pairs.append((asked.server, here.server))
     return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
