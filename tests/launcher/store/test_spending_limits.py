@@ -85,12 +85,14 @@ def test_of_many_launches_at_once_no_more_are_kept_than_the_limit_allows(tmp_pat
 def test_a_month_counts_what_is_spent_in_it(tmp_path: Path) -> None:
     """A launch of November that goes on in December draws on December's limit."""
     december = datetime(2026, 12, 1, tzinfo=UTC)
-    times = {
-        "asked_at": december - timedelta(hours=10),
-        "began_at": december - timedelta(hours=6),
-        "ended_at": december + timedelta(hours=2),
-    }
-    attempt = Attempt(number=1, spot=False, usd_per_hour=Decimal(5), **times)
+    attempt = Attempt(
+        number=1,
+        spot=False,
+        usd_per_hour=Decimal(5),
+        asked_at=december - timedelta(hours=10),
+        began_at=december - timedelta(hours=6),
+        ended_at=december + timedelta(hours=2),
+    )
     facts = {"state": "ended", "attempts": (attempt,), "reserved_usd": Decimal(100)}
     other = make_record(tmp_path, Clock(), run="net-20261121-120000-0dd0dd", **facts)
     now = december + timedelta(days=3)
