@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections import deque
 from pathlib import Path
 from typing import TextIO
 
 from ...catalog.files import write_atomically
 from ..store.launch_record import LaunchRecord
 from .engine import Engine, EngineError, EngineJob
+
+MOST_CHARACTERS = 32_000_000
+"""Of a log that is kept: one of many days would not fit into memory while machines wait to go."""
 
 
 def log_path(record: LaunchRecord, attempt: int) -> Path:
@@ -38,7 +42,7 @@ def keep_log(engine: Engine, record: LaunchRecord, job: EngineJob, known: str | 
 
 
 def _log_of(engine: Engine, record: LaunchRecord, job: EngineJob) -> str | None:
-    out = io.StringIO()
+    out = LogEnd()
     try:
         if record.managed:
             engine.tail_managed(job.job_id, out, follow=False)
@@ -49,8 +53,35 @@ def _log_of(engine: Engine, record: LaunchRecord, job: EngineJob) -> str | None:
     return out.getvalue()
 
 
-class Copied(io.StringIO):
-    """Keeps what is written, and writes it to a stream too, if there is one."""
+class LogEnd(io.StringIO):
+    """Keeps the end of what is written: there is what the guard says, however long a log is."""
+
+    def __init__(self, most: int = MOST_CHARACTERS) -> None:
+        super().__init__()
+        self._most = most
+        self._parts: deque[str] = deque()
+        self._kept = 0
+        self._dropped = 0
+
+    def write(self, text: str, /) -> int:
+        """Write a text, in place of the oldest ones where they become too many."""
+        self._parts.append(text[-self._most :])
+        self._dropped += len(text) - len(self._parts[-1])
+        self._kept += len(self._parts[-1])
+        while self._kept > self._most and len(self._parts) > 1:
+            oldest = len(self._parts.popleft())
+            self._kept -= oldest
+            self._dropped += oldest
+        return len(text)
+
+    def getvalue(self) -> str:
+        """Return what is kept; the first line says how much is not."""
+        said = f"gpuplan: {self._dropped:,} characters of this log before are not kept.\n"
+        return (said if self._dropped else "") + "".join(self._parts)
+
+
+class Copied(LogEnd):
+    """Keeps the end of what is written, and writes it to a stream too, if there is one."""
 
     def __init__(self, stream: TextIO | None) -> None:
         super().__init__()
