@@ -70,7 +70,9 @@ def _named(address: EngineAddress) -> str:
 def _how(asked: EngineAddress, here: EngineAddress, record: LaunchRecord) -> str:
     """Return what to run, with the variables that lead to the SkyPilot that was asked."""
     command = f"gpuplan status {record.run}"
-    if asked.home is None:
+    if asked.server is None:
+        told = f"`{command}`"
+    elif asked.home is None:
         told = f"`env -u GPUPLAN_SKY_HOME SKYPILOT_API_SERVER_ENDPOINT={asked.server} {command}`"
     elif asked.home == str(Path.home()):
         told = f"`env -u GPUPLAN_SKY_HOME -u SKYPILOT_API_SERVER_ENDPOINT {command}`"

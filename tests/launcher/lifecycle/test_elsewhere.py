@@ -86,6 +86,31 @@ def test_what_another_skypilot_does_not_know_is_not_gone(
     assert look_at_open(context)[0][1] == "training"
 
 
+@pytest.mark.parametrize(
+    ("asked", "how"),
+    [
+        (
+            EngineAddress(server="https://sky.example.com"),
+            "`env -u GPUPLAN_SKY_HOME SKYPILOT_API_SERVER_ENDPOINT=https://sky.example.com gpuplan",
+        ),
+        (
+            EngineAddress(server="http://127.0.0.1:46580", home=str(Path.home())),
+            "`env -u GPUPLAN_SKY_HOME -u SKYPILOT_API_SERVER_ENDPOINT gpuplan",
+        ),
+        (EngineAddress(user="7b7b"), f"`gpuplan status {RUN}`, where SkyPilot's user is 7b7b"),
+    ],
+)
+def test_the_message_says_how_to_reach_the_skypilot_that_was_asked(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, asked: EngineAddress, how: str
+) -> None:
+    engine.at = asked
+    record = launched(context, make_record(tmp_path, engine.clock))
+    other = EngineAddress(server="http://127.0.0.1:46999", home="/elsewhere", user="5a5a")
+    with pytest.raises(ElsewhereError) as refused:
+        reconcile_run(make_context(tmp_path, FakeEngine(engine.clock, at=other)), record)
+    assert how in refused.value.message
+
+
 def test_a_job_of_that_number_is_somebody_elses_in_another_skypilot(
     tmp_path: Path, context: LaunchContext, cron: LaunchContext, engine: FakeEngine
 ) -> None:
