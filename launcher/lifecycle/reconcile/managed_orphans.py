@@ -67,12 +67,12 @@ def _line(record: LaunchRecord, job: EngineJob, here: Here) -> Discrepancy:
     owner = slug(record.owner)
     holds = holder(here, run=slug(record.run), store_id=here.store_id, owner=owner)
     text = f"managed job {job.job_id}, whose machines SkyPilot starts again when they end: "
-    is_own = holds.standing == "own"
+    text += f"owned by {record.run}, which has ended" if holds.standing == "own" else holds.text
     return Discrepancy(
-        kind="orphan-cluster" if is_own else holds.standing,
+        kind="orphan-cluster" if holds.standing == "own" else holds.standing,
         run=record.run,
         cluster=record.cluster,
-        text=text + (f"owned by {record.run}, which has ended" if is_own else holds.text),
+        text=text,
         infra=job.infra,
         store_id=here.store_id,
         owner=owner,
