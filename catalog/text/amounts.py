@@ -192,3 +192,12 @@ def parse_batch(value: object) -> tuple[int | None, float | None]:
 
 def _folded(value: object) -> str:
     return str(value).strip().lower()
+
+
+def format_given_share(share: float) -> str:
+    """Return a fraction that the user gave as the percentage it was written as.
+
+    >>> format_given_share(0.125), format_given_share(0.00125), format_given_share(0.07)
+    ('12.5 %', '0.125 %', '7 %')
+    """
+    return f"{share * 100:.10g} %"

@@ -82,15 +82,6 @@ def format_share(share: float | None) -> str:
     return UNKNOWN if share is None else f"{share * 100:.0f} %"
 
 
-def format_given_share(share: float) -> str:
-    """Return a fraction that the user gave as the percentage it was written as.
-
-    >>> format_given_share(0.125), format_given_share(0.00125), format_given_share(0.07)
-    ('12.5 %', '0.125 %', '7 %')
-    """
-    return f"{share * 100:.10g} %"
-
-
 def format_part(share: float) -> str:
     """Return a part of a whole as a percentage that is not zero: "41 %", "<1 %"."""
     return "<1 %" if 0 < share < 0.01 else format_share(share)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ....catalog.text.quantity import format_duration, format_given_share
+from ....catalog.text.amounts import format_given_share
+from ....catalog.text.quantity import format_duration
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import LimitCheck
 from ..text.columns import Align, aligned, column_widths, wrapped

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ....catalog.text.quantity import format_duration, format_given_share
+from ....catalog.text.amounts import format_given_share
+from ....catalog.text.quantity import format_duration
 from ....catalog.units import HOURS_PER_DAY
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import OptionRow

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from ....catalog.text.quantity import format_given_share
+from ....catalog.text.amounts import format_given_share
 from ..money import dollars
 
 if TYPE_CHECKING:

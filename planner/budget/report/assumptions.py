@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ....catalog.text.quantity import format_count, format_given_share, format_share
+from ....catalog.text.amounts import format_given_share
+from ....catalog.text.quantity import format_count, format_share
 from ..fixed_rows import egress_price, known_until_gb, storage_price
 from ..ledger import Books
 from ..money import dollars

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from ....catalog.text.quantity import format_duration, format_given_share
+from ....catalog.text.amounts import format_given_share
+from ....catalog.text.quantity import format_duration
 from ..ledger import Books
 from ..money import dollars
 from ..project.months import Month

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
-from .....catalog.text.quantity import format_given_share
+from .....catalog.text.amounts import format_given_share
 from .....catalog.units import SECONDS_PER_HOUR, TERA
 from .....planner.budget.report.report import BudgetReport
 from .....planner.budget.report.rows import ExperimentRow, Sum
