@@ -157,7 +157,7 @@ def test_a_folder_that_is_gone_leaves_what_was_sent_before(code: Path, tmp_path:
 
 KEYS = (
     *(".env.local", ".env.production", ".envrc", ".netrc", "id_rsa", ".ssh/id_ed25519"),
-    *(".ssh/work/key", ".aws/credentials", "deploy/sa-key.json", ".huggingface/token"),
+    *(".ssh/cluster/key", ".aws/credentials", "deploy/sa-key.json", ".huggingface/token"),
 )
 NO_KEYS = (".env.example", "sub/.env.sample", ".aws/config", "id_rsa.pub", "tokens.json")
 
