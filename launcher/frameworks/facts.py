@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...planner.plan.plan import Plan
+from ...planner.software.exchanges import held_between
 from .types import ScriptJob
 from .words import Word
 
@@ -70,22 +71,17 @@ def accumulation_notes(plan: Plan, *, syncs: bool = False) -> tuple[str, ...]:
         plan: the plan.
         syncs: whether the framework itself leaves out DDP's reductions between micro-batches.
     """
-    layout = plan.layout
-    if plan.grad_accum == 1 or layout.data * layout.context == 1:
-        return ()
-    if layout.zero_stage <= 1:
-        said = (
-            f"reduce gradients once a step: {plan.grad_accum - 1} of its {plan.grad_accum} backward"
-            " passes under `with model.no_sync()`"
-        )
-        return () if syncs else (said,)
     when = "before each backward pass, where is_last says whether the optimizer steps behind it"
-    found = []
-    if layout.zero_stage == 2:
-        found.append(f"gather once a step: model.set_reshard_after_backward(is_last) {when}")
-    if layout.replicas > 1:
-        found.append(f"add up replicas once a step: model.set_requires_all_reduce(is_last) {when}")
-    return tuple(found)
+    said = {
+        "no_sync": f"reduce gradients once a step: {plan.grad_accum - 1} of its {plan.grad_accum}"
+        " backward passes under `with model.no_sync()`",
+        "set_reshard_after_backward": "gather once a step:"
+        f" model.set_reshard_after_backward(is_last) {when}",
+        "set_requires_all_reduce": "add up replicas once a step:"
+        f" model.set_requires_all_reduce(is_last) {when}",
+    }
+    held = held_between(plan.layout, plan.grad_accum)
+    return tuple(said[one] for one in held if not (syncs and one == "no_sync"))
 
 
 def micro_batch_words(plan: Plan) -> str:

@@ -13,6 +13,7 @@ from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute
 from ..plan.layout import Layout
 from ..plan.plan import Plan
 from ..plan.setup import Setup
+from ..software.exchanges import held_between
 
 _COMPARE = "compare the loss of the first 1,000 steps with today's"
 PRECISION_RISKS: dict[Precision, str] = {
@@ -126,22 +127,16 @@ def sharding_lines(setup: Setup, optimizer: str) -> tuple[str, ...]:
 def accumulation_lines(layout: Layout, grad_accum: int) -> tuple[str, ...]:
     """Return the lines by which ranks exchange as rarely as is predicted, of several micro-batches.
 
-    Without them DDP reduces gradients in each (torch.nn.parallel.DistributedDataParallel.no_sync),
-    ZeRO-2 gathers parameters in each, and replicas of sharded models add theirs up in each
-    (`FSDPModule`, torch 2.13).
+    Args:
+        layout: of the ranks.
+        grad_accum: micro-batches a step.
     """
-    if grad_accum == 1 or layout.data == 1:
-        return ()
-    if layout.zero_stage <= 1:
-        but_last = "# every backward pass of a step but the last"
-        return (f"with model.no_sync(): loss.backward()  {but_last}",)
-    each = "# before each backward pass of a step"
-    lines = []
-    if layout.zero_stage == 2:
-        lines.append(f"model.set_reshard_after_backward(is_last)  {each}")
-    if layout.replicas > 1:
-        lines.append(f"model.set_requires_all_reduce(is_last)  {each}")
-    return tuple(lines)
+    return tuple(
+        "with model.no_sync(): loss.backward()  # every backward pass of a step but the last"
+        if held == "no_sync"
+        else f"model.{held}(is_last)  # before each backward pass of a step"
+        for held in held_between(layout, grad_accum)
+    )
 
 
 def is_sharded(layout: Layout) -> bool:

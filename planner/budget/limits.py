@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -37,46 +37,49 @@ def limit_checks(
         unpriced: what is in no sum.
         to_sign_usd: what terms cost beyond what is in the sums, that must be signed for them.
     """
+    found = _Checks(project, unpriced)
     limits = project.limits
+    if limits.total is not None:
+        whole = total_usd(entries) + contingency_usd
+        found.add("total", whole, limits.total)
+        if to_sign_usd:
+            found.add("total with the terms to sign", whole + to_sign_usd, limits.total)
+    if limits.month is not None:
+        dearest = max(by_month, key=lambda one: one.usd)
+        found.add(f"month {dearest.name}", dearest.usd, limits.month)
+    for owner, limit_usd in limits.owners.items():
+        usd = total_usd(row for row in entries if _is_of(row.owner, owner))
+        names = [one.name for one in unpriced if _is_of(one.owner, owner)]
+        found.add(f"owner {owner}", usd, limit_usd, names)
+    for one in planned if limits.run is not None else ():
+        usd = one.chosen().whole_usd
+        # Without a price its least is nothing, and whether it keeps the limit is not known.
+        names = [one.name] if usd is None else []
+        found.add(f"run of {one.name}", usd or NOTHING, limits.run or NOTHING, names)
+    return tuple(found.checks)
 
-    def check(
-        name: str, usd: Decimal, limit_usd: Decimal, counts: Callable[[Unpriced], bool]
-    ) -> LimitCheck:
-        return LimitCheck(
-            name=name,
-            usd=usd,
-            limit_usd=limit_usd,
-            is_over=usd > limit_usd,
-            on_exceed=limits.on_exceed,
-            unpriced=tuple(one.name for one in unpriced if counts(one)),
-        )
 
-    def found() -> Iterator[LimitCheck]:
-        if limits.total is not None:
-            whole = total_usd(entries) + contingency_usd
-            yield check("total", whole, limits.total, lambda _: True)
-            if to_sign_usd:
-                name = "total with the terms to sign"
-                yield check(name, whole + to_sign_usd, limits.total, lambda _: True)
-        if limits.month is not None:
-            dearest = max(by_month, key=lambda one: one.usd)
-            yield check(f"month {dearest.name}", dearest.usd, limits.month, lambda _: True)
-        for owner, limit_usd in limits.owners.items():
-            usd = total_usd(row for row in entries if _is_of(row.owner, owner))
-            yield check(
-                f"owner {owner}", usd, limit_usd, lambda one, owner=owner: _is_of(one.owner, owner)
+class _Checks:
+    """Limits of a project, each with what of it has no price: all of that, unless it is named."""
+
+    def __init__(self, project: Project, unpriced: Sequence[Unpriced]) -> None:
+        self.checks: list[LimitCheck] = []
+        self._on_exceed = project.limits.on_exceed
+        self._all = [one.name for one in unpriced]
+
+    def add(
+        self, name: str, usd: Decimal, limit_usd: Decimal, unpriced: Sequence[str] | None = None
+    ) -> None:
+        self.checks.append(
+            LimitCheck(
+                name=name,
+                usd=usd,
+                limit_usd=limit_usd,
+                is_over=usd > limit_usd,
+                on_exceed=self._on_exceed,
+                unpriced=tuple(self._all if unpriced is None else unpriced),
             )
-        if limits.run is not None:
-            for one in planned:
-                usd = one.chosen().whole_usd
-                yield check(
-                    f"run of {one.name}",
-                    NOTHING if usd is None else usd,
-                    limits.run,
-                    lambda found, name=one.name: found.is_experiment and found.name == name,
-                )
-
-    return tuple(found())
+        )
 
 
 def unknown_owners(project: Project) -> Iterator[str]:

@@ -139,12 +139,17 @@ def limits_table(report: BudgetReport) -> Table:
             STATUS,
         ),
         rows=tuple(
-            (one.name, one.usd, one.spent_usd, one.limit_usd, _status_of(one))
+            (one.name, _planned(one), one.spent_usd, one.limit_usd, _status_of(one))
             for one in report.limits
         ),
         flagged=frozenset(index for index, one in enumerate(report.limits) if one.is_over),
     )
     return without_empty(table)
+
+
+def _planned(one: LimitCheck) -> Decimal | None:
+    """Return what is planned against a limit; None where nothing of it has a price."""
+    return None if one.unpriced and not one.usd else one.usd
 
 
 def _status_of(one: LimitCheck) -> str:
