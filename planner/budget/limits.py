@@ -10,6 +10,7 @@ from ...catalog.errors import UsageError, did_you_mean
 from .ledger import total_usd
 from .money import NOTHING
 from .planned import PlannedRuns
+from .project.on_exceed import OnExceed
 from .project.project import Project
 from .report.rows import Entry, LimitCheck, Sum
 from .sums import is_same_owner
@@ -64,7 +65,7 @@ class _Checks:
 
     def __init__(self, project: Project, unpriced: Sequence[Unpriced]) -> None:
         self.checks: list[LimitCheck] = []
-        self._on_exceed = project.limits.on_exceed
+        self._on_exceed: OnExceed = project.limits.on_exceed
         self._all = [one.name for one in unpriced]
 
     def add(
