@@ -66,8 +66,21 @@ class DeviceCurves(CurveSource):
         return self.products_s(GemmShapes(*_arrays(m, n, k, batch)), dtype=dtype)
 
     def products_s(self, shapes: GemmShapes, *, dtype: str) -> Array:
-        """Return the seconds of matrix multiplications, as `gemm_s`."""
+        """Return the seconds of matrix multiplications, as `gemm_s`.
+
+        Rates of fp32 that are a relative's are bounded by those of TF32: GeForce cards and the A10G
+        state one peak for both, and half of their fp32 units also do the integer arithmetic
+        (GA102 white paper, NVIDIA 2021), so that vector units do not outrun tensor cores.
+        """
         native = self._checked(dtype)
+        time = self._aligned_products_s(shapes, native)
+        if native != "fp32":
+            return time * _misalignment(shapes)
+        if "tf32" in self.device.peak_flops and self.basis_of("gemm", native) == "derived":
+            return np.maximum(time, self._aligned_products_s(shapes, "tf32"))
+        return time
+
+    def _aligned_products_s(self, shapes: GemmShapes, native: Dtype) -> Array:
         origin = self._origin("gemm", native)
         if native == "fp32" and "fp32" not in origin.curves.gemm_grids:
             machine = self.machine(native, origin.level)
@@ -82,8 +95,7 @@ class DeviceCurves(CurveSource):
         if native == "fp8" and grid_dtype != "fp8":
             level *= shared_table("_relations")["fp8_from_16_bits"]["level"]
         target = self.machine(native, level)
-        time = grid_gemm_s(grid, reference, target, shapes)
-        return time if native == "fp32" else time * _misalignment(shapes)
+        return grid_gemm_s(grid, reference, target, shapes)
 
     def odd_products_s(
         self, time_s: Array, flops: Array, *, dtype: str, widths: OddWidths

@@ -51,6 +51,21 @@ def test_gemm_is_never_faster_than_the_machine(name, m, n, k):
         assert time >= size_bytes / machine.bandwidth_bytes_per_s * 0.999
 
 
+DERIVED_IN_FP32 = [
+    name
+    for name in EVERY_NAME
+    if "tf32" in curves(name).device.peak_flops
+    and curves(name).basis_of("gemm", "fp32") == "derived"
+]
+
+
+@pytest.mark.parametrize("name", DERIVED_IN_FP32)
+@pytest.mark.parametrize("dims", [(512, 768, 768), (4096, 1024, 1024), (8192, 8192, 8192)])
+def test_where_both_are_derived_fp32_is_not_faster_than_tf32(name, dims):
+    device = curves(name)
+    assert device.gemm_s(*dims, dtype="fp32") >= device.gemm_s(*dims, dtype="tf32") * 0.999
+
+
 @pytest.mark.parametrize(
     ("name", "small", "axis"),
     [
