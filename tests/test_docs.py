@@ -23,8 +23,8 @@ from gpuplan.cli.main import run as cli
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(page.relative_to(ROOT) for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 FENCE = re.compile(r"^```(console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-AGAIN = "gpuplan estimate examples/gpt2.py --param layers=6,12 --param"
-"""A slow command: another of its page tries several values too, and others have its options."""
+AGAIN = "gpuplan estimate examples/gpt2.py --param layers=6,12"
+"""Slow commands, a search for each of several values: test_estimate_sweep.py has what they do."""
 SHELLS = re.compile(r"[&|;<>$~*]")
 """What a shell does more with than to split words."""
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
