@@ -193,5 +193,6 @@ def _renamed(side: _Side, name: str) -> _Side:
     renamed = {
         "experiments": tuple(one.model_copy(update=facts) for one in report.experiments),
         "entries": tuple(one.model_copy(update={"experiment": name}) for one in report.entries),
+        "unpriced": (name,) if report.unpriced else (),
     }
     return replace(side, report=report.model_copy(update=renamed))

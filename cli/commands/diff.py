@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...catalog.errors import LimitError, UsageError
+from ...catalog.errors import LimitError, PriceError, UsageError
 from ...planner.budget.project.project import PROJECT_FILE
 from ..options.shared import ChangeText, GroupedCommand, option, output_options
 from ..terminal.output import chosen_format, screen_for, write_output
@@ -64,23 +64,31 @@ def command(
       gpuplan diff 3f2a10c4 77b09e12
       gpuplan diff --git main --fail-if-over 10% --silent-below 1% --format markdown
 
-    The exit code is 4 where --fail-if-over is exceeded.
+    The exit code is 4 where --fail-if-over is exceeded, and 5 where that is not known, as something
+    that is new or changed has no price.
     """  # noqa: D301
     answer = _asked(budgets, git, quiet=quiet)
     is_over = fail_if_over is not None and answer.difference_usd > _limit(answer, fail_if_over)
     if (
         silent_below is None
         or is_over
+        or answer.not_compared
         or abs(answer.difference_usd) >= _limit(answer, silent_below)
     ):
         write_output(_rendered(answer, chosen_format(form, out_file, FORMATS), out_file), out_file)
     elif out_file is not None:
         write_output("", out_file)
-    if not is_over:
-        return 0
-    if not quiet:
-        click.echo(f"Over the limit of --fail-if-over: {answer.headline}", err=True)
-    return LimitError.exit_code
+    if is_over:
+        if not quiet:
+            click.echo(f"Over the limit of --fail-if-over: {answer.headline}", err=True)
+        return LimitError.exit_code
+    if fail_if_over is not None and answer.not_compared:
+        if not quiet:
+            names = ", ".join(answer.not_compared)
+            said = f"Not known whether --fail-if-over is kept: there is no price of {names}."
+            click.echo(said, err=True)
+        return PriceError.exit_code
+    return 0
 
 
 def _asked(budgets: tuple[str, ...], git: str | None, *, quiet: bool) -> Difference:

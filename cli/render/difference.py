@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from rich.text import Text
 
-from ...planner.budget.difference.causes import Cause, Difference, ExperimentDifference
+from ...planner.budget.difference.causes import Cause, Difference, ExperimentDifference, Side
 from .report.figures import NOTHING, UNKNOWN, clean, cut, usd
 from .report.formats.markdown import escaped
 from .text.columns import Align, aligned, column_widths
@@ -16,6 +16,8 @@ HEADINGS = ("", "before", "after", "difference")
 ALIGNS: tuple[Align, ...] = ("left", "right", "right", "right")
 MOST_ROWS = 40
 """Experiments and causes that are shown; the rest is summed up. All are in JSON."""
+SMALL_SHARE, SMALL_USD = Decimal("0.001"), Decimal(1)
+"""Of the largest cause, and at most so much: smaller causes are summed up."""
 LONGEST = 160
 LONGEST_NAME = 48
 
@@ -29,7 +31,7 @@ def render_lines(answer: Difference) -> list[Text]:
         Text(aligned(row, widths, ALIGNS), style="bold" if row is HEADINGS else "") for row in sums
     ]
     lines += [Text("")]
-    causes = [(one.kind, signed(one.usd), _sentence(one.text)) for one in _shown(answer)]
+    causes = [(one.kind, _worth(answer, one), _sentence(one.text)) for one in _shown(answer)]
     if causes:
         widths = column_widths(causes)
         lines += [Text(aligned(row, widths, ("left", "right", "left"))) for row in causes]
@@ -45,7 +47,9 @@ def render_markdown(answer: Difference) -> str:
     shown = _shown(answer)
     if shown:
         lines += ["", "| cause | US dollars | |", "| :--- | ---: | :--- |"]
-        lines += [_row((one.kind, signed(one.usd), _escaped(_sentence(one.text)))) for one in shown]
+        lines += [
+            _row((one.kind, _worth(answer, one), _escaped(_sentence(one.text)))) for one in shown
+        ]
     lines += [f"\n{_escaped(text)}" for text in _left_out(answer)]
     names = f"{_escaped(_name(answer.before.name))} → {_escaped(_name(answer.after.name))}"
     return "\n".join([*lines, "", f"Compared: {names}."]) + "\n"
@@ -63,7 +67,7 @@ def _sums(answer: Difference) -> Iterator[tuple[str, ...]]:
             _name(one.name),
             NOTHING if one.is_new else _known(one.before_usd),
             NOTHING if one.is_left_out else _known(one.after_usd),
-            signed(one.difference_usd),
+            UNKNOWN if one.name in answer.not_compared else signed(one.difference_usd),
         )
     rest = answer.experiments[MOST_ROWS:]
     if rest:
@@ -76,8 +80,13 @@ def _sums(answer: Difference) -> Iterator[tuple[str, ...]]:
         more = after.contingency_usd - before.contingency_usd
         contingency = usd(before.contingency_usd), usd(after.contingency_usd)
         yield ("contingency", *contingency, signed(more))
-    budget = usd(before.budget_usd), usd(after.budget_usd)
-    yield ("budget", *budget, signed(answer.difference_usd))
+    more = UNKNOWN if answer.not_compared else signed(answer.difference_usd)
+    yield ("budget", _budget(before), _budget(after), more)
+
+
+def _budget(side: Side) -> str:
+    """Return a budget; "≥" before one that leaves out what has no price."""
+    return f"{'≥ ' if side.unpriced else ''}{usd(side.budget_usd)}"
 
 
 def _together(rest: Sequence[ExperimentDifference]) -> tuple[str, str, str]:
@@ -87,14 +96,24 @@ def _together(rest: Sequence[ExperimentDifference]) -> tuple[str, str, str]:
 
 
 def _shown(answer: Difference) -> tuple[Cause, ...]:
-    return answer.causes[:MOST_ROWS]
+    causes = answer.causes
+    if not causes:
+        return ()
+    small = min(SMALL_USD, SMALL_SHARE * abs(causes[0].usd))
+    return tuple(one for one in causes[:MOST_ROWS] if abs(one.usd) >= small)
+
+
+def _worth(answer: Difference, cause: Cause) -> str:
+    """Return what a cause is worth; a price that is not known any more saves nothing."""
+    return UNKNOWN if cause.experiment in answer.not_compared else signed(cause.usd)
 
 
 def _left_out(answer: Difference) -> Iterator[str]:
-    rest = answer.causes[MOST_ROWS:]
+    rest = answer.causes[len(_shown(answer)) :]
     if rest:
         whole = sum((one.usd for one in rest), Decimal(0))
-        yield f"{len(rest)} smaller causes together: {signed(whole)}."
+        which = "1 smaller cause" if len(rest) == 1 else f"{len(rest)} smaller causes together"
+        yield f"{which}: {signed(whole)}."
 
 
 def _known(amount: Decimal | None) -> str:

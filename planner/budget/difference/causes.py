@@ -76,6 +76,9 @@ class Side(FrozenModel):
     """With a chance of 10 % the total ends above."""
     accelerator_hours: float
     """Of all runs."""
+    unpriced: tuple[str, ...] = ()
+    """Experiments and lines whose price is not known: they are in no sum, which are at least so
+    much."""
 
 
 class KindSum(FrozenModel):
@@ -99,7 +102,11 @@ class Difference(FrozenModel):
     after: Side
     """The later one."""
     difference_usd: Usd
-    """Of the budgets, US dollars; below 0 less."""
+    """Of the budgets, US dollars; below 0 less. Of what has a price, where `not_compared` names
+    anything."""
+    not_compared: tuple[str, ...] = ()
+    """Experiments and lines whose price the later report does not know and that are new, had a
+    price, or are other machines or hours: nobody knows what they change."""
     share: float | None
     """Of the earlier budget; None where that is 0."""
     experiments: tuple[ExperimentDifference, ...]

@@ -20,6 +20,9 @@ from . import words
 from .causes import Cause, CauseKind, Difference, ExperimentDifference, KindSum, Side
 from .factors import Account, accounts, replaced
 
+CENT = Decimal("0.01")
+"""What two roundings may differ by."""
+
 
 def difference(
     before: BudgetReport, after: BudgetReport, *, names: tuple[str, str] = ("before", "after")
@@ -31,18 +34,18 @@ def difference(
         after: the later report.
         names: what each was asked for as.
     """
-    experiments = _experiments(before, after)
+    unknown = _not_compared(before, after)
+    experiments = _experiments(before, after, unknown)
     project = (*_fixed_lines(before, after), *_contingency(before, after))
     causes = [*(cause for one in experiments for cause in one.causes), *project]
     usd = after.budget_usd - before.budget_usd
     share = float(usd / before.budget_usd) if before.budget_usd else None
     return Difference(
-        headline=words.headline(
-            usd, share, [(one.usd, one.text) for one in causes], before.budget_usd
-        ),
+        headline=_headline(before, after, causes, unknown),
         before=_side(before, names[0]),
         after=_side(after, names[1]),
         difference_usd=usd,
+        not_compared=unknown,
         share=share,
         experiments=tuple(sorted(experiments, key=lambda one: -abs(one.difference_usd))),
         project=project,
@@ -60,7 +63,56 @@ def _side(report: BudgetReport, name: str) -> Side:
         budget_usd=report.budget_usd,
         p90_usd=report.total.p90_usd,
         accelerator_hours=report.accelerator_hours,
+        unpriced=_unpriced(report),
     )
+
+
+def _unpriced(report: BudgetReport) -> tuple[str, ...]:
+    """Return what has no price; a report of an older version says it in its rows alone."""
+    rows = (row.name for row in report.experiments if row.run_usd is None)
+    found = (name for name in rows if all(one.experiment != name for one in report.entries))
+    return tuple(dict.fromkeys((*report.unpriced, *found)))
+
+
+def _not_compared(before: BudgetReport, after: BudgetReport) -> tuple[str, ...]:
+    """Return what the later report has no price of, and is not what it was without one."""
+    unknown = set(_unpriced(before))
+    old, new = ({row.name: row for row in one.experiments} for one in (before, after))
+
+    def is_as_it_was(name: str) -> bool:
+        first, last = old.get(name), new.get(name)
+        if first is None or last is None:
+            return first is last
+        return (first.rent, first.run_hours, first.runs_expected) == (
+            last.rent,
+            last.run_hours,
+            last.runs_expected,
+        )
+
+    return tuple(name for name in _unpriced(after) if name not in unknown or not is_as_it_was(name))
+
+
+def _headline(
+    before: BudgetReport,
+    after: BudgetReport,
+    causes: Iterable[Cause],
+    unknown: tuple[str, ...],
+) -> str:
+    """Return the first line; what cannot be compared is left out of both sides first."""
+    gone_usd = sum((one.usd for name, one in accounts(before).items() if name in unknown), NOTHING)
+    gone_contingency_usd = cents(gone_usd * Decimal(repr(before.contingency_share)))
+    told = [
+        (one.usd + (gone_contingency_usd if one.kind == "contingency" else NOTHING), one.text)
+        for one in causes
+        if one.experiment is None or one.experiment not in unknown
+    ]
+    told = [one for one in told if abs(one[0]) > (CENT if unknown else NOTHING)]
+    usd = sum((one[0] for one in told), NOTHING)
+    before_usd = before.budget_usd - gone_usd - gone_contingency_usd
+    share = float(usd / before_usd) if before_usd else None
+    is_at_most = bool(set(_unpriced(before)) - set(_unpriced(after)))
+    said = words.headline(usd, share, told, before_usd, is_at_most=is_at_most)
+    return words.not_known(unknown, said) if unknown else said
 
 
 def _by_kind(causes: Iterable[Cause]) -> tuple[KindSum, ...]:
@@ -71,14 +123,16 @@ def _by_kind(causes: Iterable[Cause]) -> tuple[KindSum, ...]:
     return tuple(sorted(found, key=lambda one: -abs(one.usd)))
 
 
-def _experiments(before: BudgetReport, after: BudgetReport) -> list[ExperimentDifference]:
+def _experiments(
+    before: BudgetReport, after: BudgetReport, unknown: tuple[str, ...]
+) -> list[ExperimentDifference]:
     """Return the experiments that differ; those that are the same to the cent are left out."""
     old, new = accounts(before), accounts(after)
     found: list[ExperimentDifference] = []
     for name in dict.fromkeys((*new, *old)):
         first, last = old.get(name), new.get(name)
         causes = _causes(name, first, last)
-        if causes or first is None or last is None:
+        if causes or first is None or last is None or name in unknown:
             usd = (last.usd if last else NOTHING) - (first.usd if first else NOTHING)
             found.append(
                 ExperimentDifference(

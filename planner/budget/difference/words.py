@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....catalog.text.amounts import format_given_share
 from ..money import dollars
+from ..report.rows import no_price_of
 
 if TYPE_CHECKING:
     from ..report.rows import ExperimentRow
@@ -19,7 +20,12 @@ MOST = Decimal("0.5")
 
 
 def headline(
-    usd: Decimal, share: float | None, causes: Sequence[tuple[Decimal, str]], before_usd: Decimal
+    usd: Decimal,
+    share: float | None,
+    causes: Sequence[tuple[Decimal, str]],
+    before_usd: Decimal,
+    *,
+    is_at_most: bool = False,
 ) -> str:
     """Return the first line: how much more or less, and mostly why.
 
@@ -28,9 +34,23 @@ def headline(
         share: the same as a share of the earlier.
         causes: US dollars and words of each.
         before_usd: the earlier budget, US dollars.
+        is_at_most: whether the earlier leaves out what had no price then.
     """
     if not causes:
         return f"Nothing changed: {dollars(before_usd)} in both."
+    said = _of_causes(usd, share, causes, before_usd)
+    return f"At most {said}" if is_at_most and usd > 0 else said
+
+
+def not_known(names: Sequence[str], rest: str) -> str:
+    """Return the first line where the later budget has no price of something that changed."""
+    all_else = f"{rest[0].lower()}{rest[1:]}"
+    return f"Not known how much more or less, as {no_price_of(names)}. All else: {all_else}"
+
+
+def _of_causes(
+    usd: Decimal, share: float | None, causes: Sequence[tuple[Decimal, str]], before_usd: Decimal
+) -> str:
     if not usd:
         _, text = max(causes, key=lambda one: abs(one[0]))
         return f"The same sum, {dollars(before_usd)}: what changed cancels out, as {text}."
@@ -61,17 +81,26 @@ def runs(old: ExperimentRow, new: ExperimentRow) -> str:
         return f"{new.name} runs {counted(seeds[1], 'seed')} instead of {seeds[0]}"
     if new.runs != old.runs:
         return f"{new.name} has {counted(new.runs, 'run')} instead of {old.runs}"
-    return (
-        f"{new.name} takes the work of {new.runs_expected:.3g} runs instead of"
-        f" {old.runs_expected:.3g} (failed, tried and early-ended ones)"
-    )
+    which = "(failed, tried and early-ended ones)"
+    first, last = (f"{one.runs_expected:.3g}" for one in (old, new))
+    if first == last:
+        ratio = times_or_percent(new.runs_expected / old.runs_expected)
+        return f"{new.name} takes {ratio} runs {which}"
+    return f"{new.name} takes the work of {last} runs instead of {first} {which}"
 
 
 def work(old: ExperimentRow, new: ExperimentRow) -> str:
     """Return that a run has another amount of work."""
-    if old.work and new.work and old.work != new.work:
+    if not old.work or not new.work or old.work == new.work:
+        return f"a run of {new.name} has another amount of work"
+    first, last = old.work.split(", "), new.work.split(", ")
+    gone, come = (
+        [one for one in these if one not in those]
+        for these, those in ((first, last), (last, first))
+    )
+    if not gone or not come:
         return f"a run of {new.name} is {new.work} instead of {old.work}"
-    return f"a run of {new.name} has another amount of work"
+    return f"a run of {new.name} is {', '.join(come)} instead of {', '.join(gone)}"
 
 
 def model(old: ExperimentRow, new: ExperimentRow) -> str:

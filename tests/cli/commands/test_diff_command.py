@@ -149,6 +149,32 @@ def test_more_than_is_allowed_ends_with_exit_code_4(folder: Path, capsys, limit,
     assert run(["diff", "after.json", "before.json", "--fail-if-over", limit]) == 0
 
 
+def test_a_limit_is_not_kept_by_what_has_no_price(folder: Path, capsys) -> None:
+    run(["report", "-o", "before.json", "--quiet"])
+    now = json.loads((folder / "before.json").read_text())
+    now["experiments"][0].update(run_usd=None, run_usd_low=None, run_usd_high=None)
+    name = now["experiments"][0]["name"]
+    now["entries"] = [one for one in now["entries"] if one["experiment"] != name]
+    now["unpriced"] = [name]
+    now["budget_usd"] = now["total"]["usd"] = "0.00"
+    (folder / "after.json").write_text(json.dumps(now))
+    words = ["diff", "before.json", "after.json", "--silent-below", "1000%"]
+    assert run([*words, "--fail-if-over", "10%"]) == 5
+    said = capsys.readouterr()
+    assert f"Not known whether --fail-if-over is kept: there is no price of {name}." in said.err
+    assert "unknown     unknown" in said.out and "≥ $0.00" in said.out
+    assert run(words) == 0 and "Not known how much more" in capsys.readouterr().out
+
+
+def test_causes_of_cents_beside_thousands_are_summed_up(folder: Path, capsys) -> None:
+    (folder / "gpuplan.yaml").write_text(PROJECT.replace("hours: 10", "hours: 10000"))
+    run(["report", "-o", "before.json", "--quiet"])
+    project = PROJECT.replace("hours: 10", "hours: 20000").replace("usd: 10", "usd: 10.2")
+    (folder / "gpuplan.yaml").write_text(project)
+    assert run(["diff", "before.json", "."]) == 0
+    assert "1 smaller cause: +$0.60." in capsys.readouterr().out
+
+
 def test_a_small_change_is_silent_and_one_over_the_limit_is_not(folder: Path, capsys) -> None:
     run(["report", "-o", "before.json", "--quiet"])
     (folder / "gpuplan.yaml").write_text(PROJECT.replace("usd: 10", "usd: 10.2"))

@@ -19,6 +19,8 @@ from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.report import BudgetReport
 from tests.support.projects import MADE, make_books, make_project, make_run_cost
 
+TWO = {"a": {"model": "a.py", "tokens": "1B"}, "b": {"model": "b.py", "tokens": "1B"}}
+
 
 def report(project: Project | None = None, **costs: RunCostOf) -> BudgetReport:
     return build_report(make_books(project, **costs), MADE)
@@ -160,6 +162,37 @@ def test_a_price_that_comes_to_be_known_is_a_price() -> None:
     assert "the price of a was not known before" in found.headline
     assert found.share is None and found.experiments[0].before_usd is None
     adds_up(difference(after, before), after, before)
+
+
+def test_a_price_that_is_not_known_any_more_saves_nothing() -> None:
+    """ "$20 less" was said, and the gate of a pull request let it pass."""
+    unpriced = make_run_cost(lines=(), usd=None, usd_low=None, usd_high=None)
+    project = make_project(experiments=TWO, contingency="10%")
+    found = difference(report(project), report(project, a=unpriced))
+    assert found.not_compared == ("a",) and found.after.unpriced == ("a",)
+    assert found.headline == (
+        "Not known how much more or less, as the price of a is not known."
+        " All else: nothing changed: $22.00 in both."
+    )
+    more = make_project(experiments={**TWO, "b": {**TWO["b"], "runs": {"seeds": 2}}})
+    found = difference(report(project), report(more, a=unpriced))
+    assert "All else: $18.00 more (+82 %): mostly because b runs 2 seeds" in found.headline
+
+
+def test_more_hours_without_a_price_are_a_change_and_the_same_hours_are_none() -> None:
+    unpriced = make_run_cost(lines=(), usd=None, usd_low=None, usd_high=None)
+    before, after = report(seeds(1), a=unpriced), report(seeds(3), a=unpriced)
+    found = difference(before, after)
+    assert found.not_compared == ("a",) and [one.name for one in found.experiments] == ["a"]
+    same = difference(before, before)
+    assert not same.not_compared and same.headline.startswith("Nothing changed")
+
+
+def test_what_a_run_is_otherwise_is_said_alone() -> None:
+    before = with_rows(report(), work="layers=24, hidden=64, 400B tokens", samples=4.0)
+    after = with_rows(report(), work="layers=24, hidden=64, 300B tokens", samples=3.0)
+    texts = [one.text for one in difference(before, after).causes if one.kind == "work"]
+    assert texts == ["a run of a is 300B tokens instead of 400B tokens"]
 
 
 def test_a_report_of_an_older_version_has_no_samples() -> None:
