@@ -105,6 +105,21 @@ def from_settings() -> tuple[str, ...]:
     )
 
 
+def named_settings(text: str) -> tuple[str, ...]:
+    """Return the options that a setting filled and whose value a text names in quotes."""
+    params = click.get_current_context().params
+    return tuple(
+        name
+        for name in from_settings()
+        if any(f"'{one}'" in text for one in _words(params[name.replace("-", "_")]))
+    )
+
+
+def _words(value: object) -> tuple[str, ...]:
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return tuple(one for each in values for one in str(each).split(","))
+
+
 def checked(option: click.Option, setting: Setting, command: click.Command) -> Any:
     """Return a setting's value as its option takes it.
 

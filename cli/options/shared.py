@@ -19,6 +19,7 @@ from ...catalog.text.amounts import parse_bytes, parse_count, parse_duration_s, 
 from ...planner.plan.layout import parse_layout
 from .contradictions import refuse_contradictions
 from .other_names import REQUIRED, with_own_name
+from .settings import named_settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,6 +69,19 @@ class GroupedCommand(click.Command):
         if not ctx.resilient_parsing:
             refuse_contradictions(ctx, words)
         return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a value that is refused and was not typed is said to be a setting."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            names = named_settings(error.message)
+            if names:
+                said = (
+                    f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} from your settings"
+                )
+                error.fix = f"{error.fix or ''} {said} (gpuplan config list).".lstrip()
+            raise
 
     def _with_form(self, error: click.BadOptionUsage, ctx: click.Context) -> click.BadOptionUsage:
         """Return an error that an option stands without its value, with what the option takes."""

@@ -192,3 +192,19 @@ def test_write_refuses_to_touch_a_file_it_cannot_read() -> None:
     with pytest.raises(UsageError):
         settings.write("top", 3)
     assert path.read_text() == "not toml"
+
+
+@pytest.mark.parametrize("where", ["settings", "typed"])
+def test_a_name_that_is_refused_and_was_not_typed_is_said_to_be_a_setting(
+    capsys, monkeypatch, where
+) -> None:
+    from gpuplan.cli.commands.offers import command as offers
+
+    monkeypatch.setitem(main_module.COMMANDS, "offers", "")
+    monkeypatch.setattr(main_module.LazyGroup, "get_command", lambda self, context, name: offers)
+    typed = ("--provider", "nope") if where == "typed" else ()
+    if not typed:
+        settings.write("provider", "nope")
+    said = refusal(capsys, "offers", *typed)
+    assert "There is no provider 'nope'." in said
+    assert ("provider is from your settings (gpuplan config list)." in said) is not typed
