@@ -13,7 +13,7 @@ from ..plan.question import Choices, Machine, Question, Work
 from ..search.search import search
 from ..software.versions import BF16_REDUCTION
 from .changes import Proposal
-from .printed_options import machine_options
+from .printed_options import all_options
 from .setting import Replanner, Setting, fits
 from .time_and_cost import cost_of, time_of
 
@@ -193,7 +193,7 @@ def _proposal(plan: Plan, today: Setting, not_run: tuple[str, ...]) -> Proposal:
         text=", ".join([f"{plan.place} ({plan.devices})", *_also_changed(plan, today)]),
         setting=today,
         risks=(*risks, *not_run),
-        lines=(machine_options(plan, today),),
+        lines=(all_options(plan, today),),
     )
 
 

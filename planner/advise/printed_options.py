@@ -9,20 +9,13 @@ from .setting import Setting
 from .snippets import options_of
 
 
-def machine_options(plan: Plan, today: Setting) -> str:
-    """Return the options that name a machine, and of its use what a file does not say.
+def all_options(plan: Plan, today: Setting) -> str:
+    """Return the options that name a plan's machine and everything that was free in it.
 
     Args:
-        plan: on that machine.
-        today: the setting that it keeps but for the machine.
+        plan: what is asked for again, and nothing else.
+        today: the setting that it changes.
     """
-    changed = plan.recompute != today.setup.recompute
-    recompute = f"--recompute {plan.recompute_text}" if changed else ""
-    return " ".join(filter(None, [options_of(plan), recompute, *_kept_options(plan, today)]))
-
-
-def all_options(plan: Plan, today: Setting) -> str:
-    """Return the options that name a plan's machine and everything that was free in it."""
     frozen = plan.frozen_precision
     return " ".join(
         [

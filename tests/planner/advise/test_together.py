@@ -10,7 +10,7 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise import other_machines as machines
 from gpuplan.planner.advise import together as at_once
-from gpuplan.planner.advise.printed_options import all_options, machine_options
+from gpuplan.planner.advise.printed_options import all_options
 from gpuplan.planner.advise.setting import Replanner, Setting
 from gpuplan.planner.advise.todays_setting import setting_of
 from gpuplan.planner.plan.plan import Plan
@@ -97,9 +97,10 @@ def test_it_has_the_risks_of_every_single_change_in_it(
 
 def test_options_name_the_optimizer_and_what_is_offloaded(toy: Profile) -> None:
     setting, today, _ = planned(toy)
-    for text in (machine_options(today, setting), all_options(today, setting)):
-        assert "--optimizer" not in text and "--offload" not in text
+    text = all_options(today, setting)
+    assert "--optimizer" not in text and "--offload" not in text
+    assert f"--precision {today.precision} --recompute none" in text and "compile" in text
     other = replace(setting, setup=replace(setting.setup, optimizer="sgd"))
     plan = today.model_copy(update={"offloaded": ("optimizer", "parameters"), "offload": True})
-    for text in (machine_options(plan, other), all_options(plan, other)):
-        assert text.endswith(" --optimizer sgd --offload optimizer,parameters")
+    text = all_options(plan, other)
+    assert text.endswith(" --optimizer sgd --offload optimizer,parameters")
