@@ -85,8 +85,8 @@ def global_batch_of(
     if size > most:
         odd = odd if odd <= most else 1
         size = odd * 2 ** ((most // odd).bit_length() - 1)
-        steps = FEWEST_STEPS if size > 1 else "as many"
-        words = f"{rule.words}, less to leave {steps} steps"
+        less = f"less to leave {FEWEST_STEPS} steps" if size > 1 else "less, of so few samples"
+        words = f"{rule.words}, {less}"
     return AskedBatch(
         samples=size,
         tokens=_tokens(size, per_sample),

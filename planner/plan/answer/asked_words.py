@@ -54,11 +54,16 @@ def amount_items(asked: AskedQuestion) -> list[str]:
 def limit_items(asked: AskedQuestion) -> list[str]:
     """Return what limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand"."""
     limits, machine = asked.limits, asked.machine
+
+    def said(name: str, text: str) -> str:
+        return f"{text} ({name} from your settings)" if name in asked.from_settings else text
+
     items = []
     if limits.deadline_s is not None:
-        items.append(f"≤ {format_duration(limits.deadline_s / SECONDS_PER_HOUR)}")
+        deadline = f"≤ {format_duration(limits.deadline_s / SECONDS_PER_HOUR)}"
+        items.append(said("deadline", deadline))
     if limits.budget_usd is not None:
-        items.append(f"≤ {format_money(limits.budget_usd)}")
+        items.append(said("budget", f"≤ {format_money(limits.budget_usd)}"))
     named = {
         "provider": machine.providers,
         "region": machine.regions,
@@ -69,9 +74,8 @@ def limit_items(asked: AskedQuestion) -> list[str]:
     }
     for name, values in named.items():
         if values:
-            settings = f" ({name} from your settings)" if name in asked.from_settings else ""
-            items.append(",".join(values) + settings)
-    items.append(PURCHASES[asked.purchase])
+            items.append(said(name, ",".join(values)))
+    items.append(said("purchase", PURCHASES[asked.purchase]))
     if asked.sort == "carbon":
         items.append("ordered by kg CO2e, unknown last")
     return items
@@ -93,10 +97,11 @@ def _nodes(counts: Sequence[int]) -> tuple[str, ...]:
 def _work(asked: AskedQuestion) -> Iterator[str]:
     work = asked.work
     if work.kind == "epochs":
-        yield f"{work.amount:g} epochs of {format_count(work.dataset_size or 0)} samples"
+        epochs = "epoch" if work.amount == 1 else "epochs"
+        yield f"{work.amount:g} {epochs} of {format_count(work.dataset_size or 0)} samples"
     elif work.kind is not None and work.amount is not None:
         amount = f"{work.amount:,.0f}" if work.kind == "steps" else format_count(work.amount)
-        yield f"{amount} {work.kind}"
+        yield f"{amount} {work.kind.removesuffix('s') if work.amount == 1 else work.kind}"
     elif asked.limits.budget_usd is not None:
         yield "how much can be trained"
     if work.dataset_bytes is not None:
@@ -105,7 +110,8 @@ def _work(asked: AskedQuestion) -> Iterator[str]:
         yield f"data set of {size_gb:{',.0f' if size_gb >= 1 else '.2g'}} GB{where}"
     if work.eval_every is not None:
         on = "" if work.eval_samples is None else f" on {format_count(work.eval_samples)} samples"
-        yield f"evaluated every {work.eval_every:,} steps{on}"
+        steps = "step" if work.eval_every == 1 else f"{work.eval_every:,} steps"
+        yield f"evaluated every {steps}{on}"
     if work.critical_batch is not None:
         yield f"critical batch {format_count(work.critical_batch)}"
 

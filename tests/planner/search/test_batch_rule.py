@@ -249,8 +249,8 @@ def test_the_rule_leaves_steps_enough(samples: float) -> None:
     batch = global_batch_of(profile, Work(samples=samples), samples)
     assert batch.samples is not None and batch.rule is not None
     assert batch.samples == 1 or samples / batch.samples >= FEWEST_STEPS
-    assert ("less to leave" in batch.rule) == (batch.samples < 512)
-    assert ("as many steps" in batch.rule) == (batch.samples == 1)
+    assert ("less to leave 500 steps" in batch.rule) == (1 < batch.samples < 512)
+    assert ("less, of so few samples" in batch.rule) == (batch.samples == 1)
 
 
 @given(tokens=st.floats(1e3, 1e8), per_sample=st.sampled_from([128.0, 1024.0, 2048.0, 8192.0]))

@@ -38,3 +38,23 @@ def test_several_numbers_of_nodes_are_one_item(nodes: tuple[int, ...], item: str
     assert asked is not None
     machine = asked.machine.model_copy(update={"nodes": nodes})
     assert item in limit_items(asked.model_copy(update={"machine": machine}))
+
+
+def test_limits_of_the_settings_are_told_from_those_that_were_typed() -> None:
+    asked = make_ranked_estimate().question
+    assert asked is not None
+    limits = asked.limits.model_copy(update={"deadline_s": 86_400.0, "budget_usd": 500})
+    update = {"limits": limits, "purchase": "spot", "from_settings": ("deadline", "purchase")}
+    items = limit_items(asked.model_copy(update=update))
+    assert "≤ 24 h (deadline from your settings)" in items
+    assert "≤ $500" in items and "on spot (purchase from your settings)" in items
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"), [("steps", "1 step"), ("epochs", "1 epoch of 5 samples")]
+)
+def test_one_of_a_kind_is_not_several(kind: str, item: str) -> None:
+    asked = make_ranked_estimate().question
+    assert asked is not None
+    work = asked.work.model_copy(update={"kind": kind, "amount": 1, "dataset_size": 5})
+    assert work_items(asked.model_copy(update={"work": work}), None)[0] == item
