@@ -20,6 +20,9 @@ DEEPSPEED = Program(command=("deepspeed",), module="deepspeed.launcher.runner", 
 CONFIG_FILE = "deepspeed.json"
 CONFIG_VARIABLE = "GPUPLAN_DEEPSPEED_CONFIG"
 PLACEHOLDER = "{deepspeed_config}"
+BUCKET_ELEMENTS = 50_000_000
+"""Gradients that are reduced together. DeepSpeed takes memory for so many at once, whatever the
+model's size, and by default for ten times as many (zero/config.py): 1 to 2 GB that no plan has."""
 
 
 def parts(job: ScriptJob) -> Parts:
@@ -156,6 +159,11 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         else None,
         facts.tf32_note(plan),
         _checkpoint_note(plan),
+        "where memory is short, lower stage3_max_live_parameters and stage3_max_reuse_distance of"
+        " deepspeed.json: DeepSpeed keeps up to 1e9 parameters gathered (2 GB in 16 bits), the plan"
+        " counts those of two blocks"
+        if plan.layout.zero_stage >= 3
+        else None,
         "compile it: engine.compile()" if plan.compile else None,
         *facts.sync_notes(plan),
     )
@@ -179,7 +187,13 @@ def _counts_ranks_otherwise(plan: Plan) -> bool:
 
 
 def _zero(plan: Plan) -> dict[str, Any]:
-    zero: dict[str, Any] = {"stage": plan.layout.zero_stage}
+    stage = plan.layout.zero_stage
+    zero: dict[str, Any] = {"stage": stage}
+    if stage:
+        zero["reduce_bucket_size"] = BUCKET_ELEMENTS
+    if stage in (1, 2) and plan.layout.pipeline == 1:
+        # As a plan counts it, and as DeepSpeed does for ZeRO-3 alone unless it is told to.
+        zero["overlap_comm"] = True
     if "optimizer" in plan.offloaded or "parameters" in plan.offloaded:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if "parameters" in plan.offloaded:

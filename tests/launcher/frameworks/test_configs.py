@@ -37,10 +37,26 @@ def accelerate(layout: str, **changes: Any) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
+@pytest.mark.parametrize(
+    ("layout", "zero"),
+    [
+        ("dp8", {"stage": 0}),
+        ("dp8.zero1", {"stage": 1, "overlap_comm": True}),
+        ("dp8.zero2", {"stage": 2, "overlap_comm": True}),
+        ("dp4.zero1.pp2", {"stage": 1}),
+        ("fsdp8", {"stage": 3}),
+    ],
+)
+def test_deepspeed_reduces_as_the_plan_counts_it(layout: str, zero: dict[str, Any]) -> None:
+    """By default it holds buckets of 1 to 2 GB, and ZeRO-1 and 2 reduce after the backward pass."""
+    bucket = {"reduce_bucket_size": 50_000_000} if zero["stage"] else {}
+    assert deepspeed(layout)["zero_optimization"] == zero | bucket
+
+
 @pytest.mark.parametrize(("layout", "stage"), [("dp8", 0), ("dp8.zero1", 1), ("fsdp8", 3)])
 def test_deepspeed_has_the_stage_and_batches_that_multiply(layout: str, stage: int) -> None:
     config = deepspeed(layout, micro_batch=3, grad_accum=5)
-    assert config["zero_optimization"] == {"stage": stage}
+    assert config["zero_optimization"]["stage"] == stage
     assert config["train_batch_size"] == 3 * 5 * 8
     assert "optimizer" not in config
 

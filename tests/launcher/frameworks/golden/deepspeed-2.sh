@@ -18,7 +18,9 @@ printf %s '{
   "gradient_accumulation_steps": 2,
   "train_batch_size": 128,
   "zero_optimization": {
-    "stage": 2
+    "stage": 2,
+    "reduce_bucket_size": 50000000,
+    "overlap_comm": true
   },
   "zero_allow_untested_optimizer": true,
   "bf16": {
