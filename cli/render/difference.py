@@ -105,7 +105,8 @@ def _shown(answer: Difference) -> tuple[Cause, ...]:
 
 def _worth(answer: Difference, cause: Cause) -> str:
     """Return what a cause is worth; a price that is not known any more saves nothing."""
-    return UNKNOWN if cause.experiment in answer.not_compared else signed(cause.usd)
+    amount = answer.worth(cause)
+    return UNKNOWN if amount is None else signed(amount)
 
 
 def _left_out(answer: Difference) -> Iterator[str]:

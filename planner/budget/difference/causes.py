@@ -121,3 +121,7 @@ class Difference(FrozenModel):
         """Every cause, the largest first."""
         found = [*(cause for one in self.experiments for cause in one.causes), *self.project]
         return tuple(sorted(found, key=lambda one: -abs(one.usd)))
+
+    def worth(self, cause: Cause) -> Usd | None:
+        """Return what a cause is worth, US dollars; None where its price is not known any more."""
+        return None if cause.experiment in self.not_compared else cause.usd

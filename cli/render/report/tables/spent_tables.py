@@ -11,6 +11,7 @@ from .tables import Column, Table
 
 def moved_table(report: BudgetReport) -> Table:
     """Return why the sums differ from those of the earlier report that was asked for."""
+    moved = report.moved
     return Table(
         id="moved",
         caption="What moved since the earlier report",
@@ -20,10 +21,9 @@ def moved_table(report: BudgetReport) -> Table:
             Column("Why"),
             Column("US dollars more", "usd", adds=True),
         ),
-        rows=tuple(
-            (one.experiment, one.kind, one.text, one.usd)
-            for one in (() if report.moved is None else report.moved.causes)
-        ),
+        rows=()
+        if moved is None
+        else tuple((one.experiment, one.kind, one.text, moved.worth(one)) for one in moved.causes),
         has_total=True,
     )
 

@@ -170,6 +170,7 @@ def test_a_price_that_is_not_known_any_more_saves_nothing() -> None:
     project = make_project(experiments=TWO, contingency="10%")
     found = difference(report(project), report(project, a=unpriced))
     assert found.not_compared == ("a",) and found.after.unpriced == ("a",)
+    assert [found.worth(one) for one in found.experiments[0].causes] == [None]
     assert found.headline == (
         "Not known how much more or less, as the price of a is not known."
         " All else: nothing changed: $22.00 in both."
