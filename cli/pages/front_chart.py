@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from ...catalog.text.money import format_money
-from ...catalog.text.quantity import format_duration
 from .drawing import Scale, dot, line, path, plot, round_log_values
 
-HOURS_PER_DAY = 24
-DAYS_FROM_H = 48
-"""From this on lengths of time are in days: round ones are round days."""
+UNITS = ((48.0, 24.0, "days"), (1.0, 1.0, "h"), (0.0, 1 / 60, "min"))
+"""Hours from which lengths of time are told in a unit, hours of the unit, and its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ def cost_time_front(points: Sequence[Point]) -> Markup | None:
     ]
     return plot(
         parts,
-        across=[(x(value), format_duration(value)) for value in _round_hours(*hours)],
+        across=[(x(value), text) for value, text in _round_hours(*hours)],
         up=[(y(value), format_money(value)) for value in round_log_values(*usd)],
         label="Cost against time of the plans; the table below has the figures.",
     )
@@ -73,11 +71,16 @@ def _logarithmic(values: Sequence[float]) -> tuple[Scale, tuple[float, float]]:
     return lambda value: (math.log(value) - low) / width, ends
 
 
-def _round_hours(low: float, high: float) -> list[float]:
-    """Return round lengths of time in the unit in which they are told."""
+def _round_hours(low: float, high: float) -> list[tuple[float, str]]:
+    """Return round lengths of time, in hours, and each in the unit in which all are told.
+
+    >>> _round_hours(0.9, 200.0)
+    [(1.0, '1 h'), (10.0, '10 h'), (100.0, '100 h')]
+    """
     middle = math.sqrt(low * high)
-    unit = HOURS_PER_DAY if middle >= DAYS_FROM_H else 1.0 if middle >= 1 else 1 / 60
-    return [value * unit for value in round_log_values(low / unit, high / unit)]
+    hours, unit = next((hours, unit) for least, hours, unit in UNITS if middle >= least)
+    values = round_log_values(low / hours, high / hours)
+    return [(value * hours, f"{value:,g} {unit}") for value in values]
 
 
 def _point(point: Point, kind: str, x: Scale, y: Scale) -> Markup:

@@ -81,8 +81,8 @@ def _estimate_row(answer: Estimate) -> tuple[Cell, ...]:
         Link(_time(answer.generated_at), f"/estimate/{key_of(answer)}"),
         " · ".join(answer.asked_text),
         "none" if best is None else f"{best.place} ({best.devices})",
-        UNKNOWN if best is None else _hours(best),
-        UNKNOWN if best is None else _cost(best),
+        "–" if best is None else _hours(best),
+        "–" if best is None else _cost(best),
     )
 
 
