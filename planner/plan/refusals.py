@@ -7,6 +7,7 @@ from decimal import Decimal
 from numbers import Integral
 
 from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.text.amounts import parse_count
 
 
 def refuse_no_amount(name: str, value: object) -> None:
@@ -16,8 +17,16 @@ def refuse_no_amount(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not value > 0:
         raise UsageError(
             f"{name}={value!r} is not a number above zero.",
-            fix=f"give a number, such as {name}=1000.",
+            fix=f"give a number, such as {name}={_as_number(value)}.",
         )
+
+
+def _as_number(value: object) -> str:
+    """Return what somebody meant who wrote an amount as the command line takes it: "10B"."""
+    try:
+        return f"{parse_count(value):g}" if isinstance(value, str) else "1000"
+    except ValueError:
+        return "1000"
 
 
 def refuse_no_amounts(name: str, values: Iterable[object]) -> None:

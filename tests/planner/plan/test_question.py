@@ -49,3 +49,9 @@ def test_a_question_may_leave_everything_open() -> None:
     assert Question() == Question(work=Work(), machine=Machine(), choices=Choices(), money=Money())
     assert Work(tokens=1e9, global_batch=512).tokens == 1e9
     assert Money(budget_usd=Decimal("400.50"), sort="time").purchase == "on-demand"
+
+
+def test_an_amount_as_the_command_line_takes_it_is_answered_with_its_number() -> None:
+    with pytest.raises(UsageError) as raised:
+        Work(tokens="10B")  # pyright: ignore[reportArgumentType]
+    assert raised.value.fix == "give a number, such as tokens=1e+10."
