@@ -25,12 +25,15 @@ class Point:
     """Low, likely, high."""
     usd: tuple[float, float, float]
     is_recommended: bool
+    runs_as_it_is: bool = True
+    """Whether the model's file runs there without a port."""
 
 
 def undominated(points: Iterable[Point]) -> list[Point]:
-    """Return the points than which none is both cheaper and faster, cheapest first."""
+    """Return those without a port than which none is both cheaper and faster, cheapest first."""
     found: list[Point] = []
-    for point in sorted(points, key=lambda one: (one.usd[1], one.hours[1])):
+    ready = (one for one in points if one.runs_as_it_is)
+    for point in sorted(ready, key=lambda one: (one.usd[1], one.hours[1])):
         if not found or point.hours[1] < found[-1].hours[1]:
             found.append(point)
     return found

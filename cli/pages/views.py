@@ -17,20 +17,25 @@ from ...catalog.text.quantity import UNKNOWN, format_bytes, format_gib, format_s
 from ...planner.budget.report.report import BudgetReport
 from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.plan import Plan
+from ..render.plans.estimate import meanings
 from ..render.plans.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_items
+from ..render.plans.plan_table import marks_of
 from ..render.report.figures import about_usd, usd
 from ..render.report.words import standing
 from ..render.text.notes import joined_notes
-from ..render.text.wording import chance_text
+from ..render.text.wording import chance_text, describe_cost
 from .drawing import Bar, bars, part_bars
 from .front_chart import Point, cost_time_front
-from .page import Amount, Cell, Figure, Lines, Link, Rows, View
+from .page import Amount, Cell, Figure, Lines, Link, Rows, Tile, Tiles, View
 
 LISTED = 20
 """Estimates that the pages show, the newest; `gpuplan plans` lists all."""
+PLAN_HEADINGS = (
+    *("plan", "rent", "on", "time", "cost", "rate", ">runs out of memory", "remarks", "layout"),
+)
 LEGEND = (
     ("c2", "recommended"),
-    ("c1", "none is both cheaper and faster"),
+    ("c1", "none is both cheaper and faster, ports left out"),
     ("c8", "other plans"),
     ("range", "80 % interval"),
 )
@@ -111,7 +116,9 @@ def estimate(key: str) -> View:
             [*answer.asked_text[2:], *answer.limits_text, f"asked {_time(answer.generated_at)}"]
         ),
         commands=(f"gpuplan plans --top {max(1, len(answer.plans))}",),
+        note=answer.near_miss_text,
         blocks=(
+            *_recommended(answer),
             Figure(
                 caption="Cost against time from request to end, both logarithmic",
                 svg=cost_time_front(list(_points(answer))),
@@ -119,12 +126,29 @@ def estimate(key: str) -> View:
             ),
             Rows(
                 caption="Plans in order of rank",
-                headings=("plan", "rent", "on", "time", "cost", "rate", ">risk", "layout"),
+                headings=PLAN_HEADINGS,
                 rows=tuple(_plan_row(plan) for plan in answer.plans),
                 empty=f"No plan is feasible. {answer.nearest_miss or ''}",
             ),
+            Lines(caption="Remarks", lines=tuple(meanings(answer.plans))),
             Lines(caption="Notes", lines=tuple(joined_notes(answer.notes))),
         ),
+    )
+
+
+def _recommended(answer: Estimate) -> Iterator[Tiles]:
+    """Yield what is read first: the plan to rent, and why."""
+    best = answer.best
+    if best is None or answer.recommended is None:
+        return
+    # As in a terminal, whose likely cost is rounded with its interval.
+    _, _, likely = describe_cost(best).partition(", ")
+    yield Tiles(
+        tiles=(
+            Tile("Recommended", best.devices, f"{best.place}: {answer.recommended.reason}"),
+            Tile("From request to end", best.hours_text, "80 % interval"),
+            Tile("Cost", best.cost_text, likely),
+        )
     )
 
 
@@ -141,6 +165,7 @@ def _points(answer: Estimate) -> Iterator[Point]:
             hours=(job.hours_low, job.hours, job.hours_high),
             usd=(low, likely, high),
             is_recommended=plan.id == chosen,
+            runs_as_it_is=not plan.needs_port,
         )
 
 
@@ -161,6 +186,7 @@ def _plan_row(plan: Plan) -> tuple[Cell, ...]:
         _cost(plan),
         Amount(plan.rate_text, plan.samples_per_s),
         Amount(UNKNOWN if plan.p_oom is None else chance_text(plan.p_oom), plan.p_oom),
+        ", ".join(marks_of(plan)),
         plan.string,
     )
 

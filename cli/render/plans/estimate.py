@@ -147,17 +147,7 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
         found.append(LOWER_BOUND_MARK)
     if answer.question is not None and answer.question.work.dataset_bytes is not None:
         found.append(DATASET_MARK)
-    if any(plan.usually_reserved for plan in answer.plans):
-        found.append("quota: mostly by reservation")
-    if any(plan.needs_build in ("other", "older") for plan in answer.plans):
-        found.append("torch: needs another build")
-    if any(is_marked_not_run(plan) for plan in answer.plans):
-        found.append("not run: see show")
-    if any(plan.frozen_precision == "nf4" for plan in answer.plans):
-        found.append("nf4: frozen base in 4 bits (QLoRA), by a script of your own")
-    ports = {port_of(plan.offer.accelerator) or "XLA" for plan in answer.plans if plan.needs_port}
-    if ports:
-        found.append(f"port: to {' or '.join(sorted(ports, reverse=True))} first")
+    found += meanings(answer.plans)
     if any(heading.startswith("spot") for heading in headings):
         found += spot_marks(answer.plans)
     if any(heading.startswith(CARBON_HEADING) for heading in headings) and any(
@@ -166,6 +156,23 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
         found.append(CARBON_MARK)
     if USE in headings and any(plan.is_bandwidth_bound for plan in answer.plans):
         found.append(BANDWIDTH_MARK)
+    return found
+
+
+def meanings(plans: Sequence[Plan]) -> list[str]:
+    """Return what the words of `marks_of` mean, as far as these plans have them."""
+    found = []
+    if any(plan.usually_reserved for plan in plans):
+        found.append("quota: mostly by reservation")
+    if any(plan.needs_build in ("other", "older") for plan in plans):
+        found.append("torch: needs another build")
+    if any(is_marked_not_run(plan) for plan in plans):
+        found.append("not run: see show")
+    if any(plan.frozen_precision == "nf4" for plan in plans):
+        found.append("nf4: frozen base in 4 bits (QLoRA), by a script of your own")
+    ports = {port_of(plan.offer.accelerator) or "XLA" for plan in plans if plan.needs_port}
+    if ports:
+        found.append(f"port: to {' or '.join(sorted(ports, reverse=True))} first")
     return found
 
 

@@ -275,12 +275,17 @@ def _risk(plan: Plan, max_oom: float) -> str:
     found = []
     if plan.p_oom is not None and plan.p_oom > max_oom:
         found.append(_over(plan.p_oom, max_oom))
-    found += ["quota"] if plan.usually_reserved else []
+    return ", ".join([*found, *marks_of(plan)])
+
+
+def marks_of(plan: Plan) -> list[str]:
+    """Return what else than memory is against a plan, a word each: "quota", "port" …."""
+    found = ["quota"] if plan.usually_reserved else []
     found += ["torch"] if plan.needs_build in ("other", "older") else []
     found += ["port"] if plan.needs_port else []
     found += [plan.frozen_precision] if plan.frozen_precision == "nf4" else []
     found += ["not run"] if is_marked_not_run(plan) else []
-    return ", ".join(found)
+    return found
 
 
 def is_marked_not_run(plan: Plan) -> bool:

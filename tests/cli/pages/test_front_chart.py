@@ -1,6 +1,7 @@
 """The chart of cost against time: what it holds, and where."""
 
 import re
+from dataclasses import replace
 
 from gpuplan.cli.pages.front_chart import Point, cost_time_front, undominated
 
@@ -18,6 +19,13 @@ def point(hours: float, usd: float, name: str = "") -> Point:
 def test_the_front_is_of_plans_that_none_beats() -> None:
     points = [point(10, 100), point(5, 200), point(6, 300), point(20, 100), point(4, 400)]
     assert [one.hours[1] for one in undominated(points)] == [10, 5, 4]
+
+
+def test_what_needs_a_port_is_drawn_and_beats_nobody() -> None:
+    """A TPU that the file does not run on was the line's lower end."""
+    ported = replace(point(1, 1), runs_as_it_is=False)
+    assert [one.hours[1] for one in undominated([point(10, 100), ported])] == [10]
+    assert str(cost_time_front([ported])).count("<circle") == 1
 
 
 def test_cheaper_is_lower_and_faster_is_left() -> None:

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -86,6 +87,16 @@ def test_an_estimate_has_its_front_and_all_its_plans(client, kept: Estimate) -> 
     drawn = [plan for plan in kept.plans if plan.job is not None and plan.job.usd is not None]
     assert text.count("<circle") == len(drawn) > 2
     assert text.count('class="chosen"') == 1
+
+
+def test_a_page_of_plans_says_first_which_to_rent_and_what_is_against_each(client, kept) -> None:
+    text = client.get(f"/estimate/{views.key_of(kept)}").text
+    first, _, rest = text.partition("<figure")
+    assert kept.best is not None and kept.recommended is not None
+    assert kept.best.devices in first and escape(kept.recommended.reason) in first
+    reserved = kept.plans[0].model_copy(update={"usually_reserved": True, "needs_port": True})
+    assert "quota, port" in views._plan_row(reserved)
+    assert ">remarks<" in rest
 
 
 def test_a_plan_is_drawn_and_sorted_at_the_cost_that_is_written(kept: Estimate) -> None:
