@@ -22,6 +22,7 @@ from ..render.plans.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_ite
 from ..render.plans.plan_table import marks_of
 from ..render.report.figures import about_usd, usd
 from ..render.report.words import standing
+from ..render.text.money_items import amount_text, data_items, paid_lines
 from ..render.text.notes import joined_notes
 from ..render.text.wording import chance_text, describe_cost
 from .drawing import Bar, bars, part_bars
@@ -207,8 +208,6 @@ def plan(plan_id: str, launches: Callable[[str], Rows]) -> View:
         )
     kept = api.kept_plan(plan_id)
     one = kept.plan
-    job = one.job
-    lines = () if job is None else job.cost_lines
     sources = [f"{what}: {where}" for what, where in api.sources(one).items()]
     return View(
         title=f"Plan {one.id}: {one.place} ({one.devices})",
@@ -221,11 +220,12 @@ def plan(plan_id: str, launches: Callable[[str], Rows]) -> View:
                 caption="What the dollars are made of",
                 headings=("line", ">quantity", "unit", ">US dollars"),
                 rows=tuple(
-                    (line.name, f"{line.quantity:,.2f}", line.unit, format_money(line.usd))
-                    for line in lines
+                    (line.name, amount_text(line.quantity), line.unit, format_money(line.usd))
+                    for line in paid_lines(one)
                 ),
                 empty="Not known: no amount of work was given, or no price is known.",
             ),
+            Lines(caption="Beside the machines", lines=tuple(data_items(one))),
             launches(one.id),
             Lines(caption="Notes", lines=one.notes),
             Lines(caption="Sources", lines=tuple(sources)),

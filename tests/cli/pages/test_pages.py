@@ -111,6 +111,15 @@ def test_a_plan_is_drawn_and_sorted_at_the_cost_that_is_written(kept: Estimate) 
     assert views._cost(dearer).value == float(total)
 
 
+def test_lines_of_no_cost_are_left_out_and_small_amounts_are_not_nothing(client, kept) -> None:
+    """ "staging 0.00 $0" and "billing increment 0.00 $0.01" stood there."""
+    plan = next(one for one in kept.plans if one.job is not None and one.job.cost_lines)
+    text = client.get(f"/plan/{plan.id}").text
+    assert plan.job is not None
+    unpaid = {line.name for line in plan.job.cost_lines if not line.usd}
+    assert not [name for name in unpaid if f">{name}<" in text] and ">0.00<" not in text
+
+
 def test_an_estimate_without_work_has_no_front(client) -> None:
     Store().keep(make_unworked_estimate(), inputs_hash="b")
     answer = client.get(f"/estimate/{views.key_of(api.kept_estimates()[0])}")
