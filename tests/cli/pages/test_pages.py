@@ -111,13 +111,20 @@ def test_a_plan_is_drawn_and_sorted_at_the_cost_that_is_written(kept: Estimate) 
     assert views._cost(dearer).value == float(total)
 
 
-def test_lines_of_no_cost_are_left_out_and_small_amounts_are_not_nothing(client, kept) -> None:
+def test_lines_of_no_cost_are_left_out_and_small_amounts_are_not_nothing(client) -> None:
     """ "staging 0.00 $0" and "billing increment 0.00 $0.01" stood there."""
-    plan = next(one for one in kept.plans if one.job is not None and one.job.cost_lines)
-    text = client.get(f"/plan/{plan.id}").text
+    estimate = make_ranked_estimate()
+    plan = next(one for one in estimate.plans if one.job is not None and one.job.cost_lines)
     assert plan.job is not None
-    unpaid = {line.name for line in plan.job.cost_lines if not line.usd}
-    assert not [name for name in unpaid if f">{name}<" in text] and ">0.00<" not in text
+    line = plan.job.cost_lines[0]
+    nothing = line.model_copy(update={"name": "staging", "quantity": 0.0, "usd": Decimal(0)})
+    little = line.model_copy(update={"name": "billing", "quantity": 0.0004, "usd": Decimal("0.01")})
+    assert plan.run is not None
+    run = plan.run.model_copy(update={"cost_lines": (nothing, little)})
+    changed = plan.model_copy(update={"run": run, "whole_job": None})
+    Store().keep(estimate.model_copy(update={"plans": (changed,)}), inputs_hash="c")
+    text = client.get(f"/plan/{plan.id}").text
+    assert ">billing<" in text and ">0.0004<" in text and ">staging<" not in text
 
 
 def test_an_estimate_without_work_has_no_front(client) -> None:
