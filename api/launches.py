@@ -134,11 +134,22 @@ def stop(
     return picking_up.stop(context, context.ledger.find(run), wait=wait)
 
 
-def down(context: LaunchContext, run: str) -> LaunchRecord:
-    """Tear down the machines of a launch at once."""
+def down(context: LaunchContext, run: str, *, is_skypilot_gone: bool = False) -> LaunchRecord:
+    """Tear down the machines of a launch at once.
+
+    Args:
+        context: The world.
+        run: Its run id, or the beginning of it.
+        is_skypilot_gone: The SkyPilot that was asked is gone for good, and the user has looked for
+            the machines in their cloud: where it cannot be asked, the launch is closed alone. What
+            it cost is then at least what was seen, and limits count its worst case.
+
+    Raises:
+        EngineError: Machines are still there.
+    """
     from ..launcher.lifecycle import resume as picking_up
 
-    return picking_up.down(context, context.ledger.find(run))
+    return picking_up.down(context, context.ledger.find(run), is_engine_gone=is_skypilot_gone)
 
 
 def history(

@@ -15,6 +15,7 @@ from .closing import close_lost
 from .context import LaunchContext
 from .elsewhere import is_elsewhere, refuse_elsewhere
 from .engine import ENDED, EngineError, NoEngineError
+from .gone_engine import close_without_engine
 from .job_end import UNASKED
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
@@ -222,6 +223,7 @@ def down(
     record: LaunchRecord,
     *,
     why: str = "taken down by hand; what the newest checkpoint does not hold is lost",
+    is_engine_gone: bool = False,
 ) -> LaunchRecord:
     """Tear down the machines of a launch at once. A second call does nothing.
 
@@ -231,10 +233,15 @@ def down(
         context: the world.
         record: the launch.
         why: it is, where its job has not ended.
+        is_engine_gone: whether the user says that the engine that was asked for it is gone for
+            good, and has looked in the cloud: where it cannot be asked, the launch is closed alone.
 
     Raises:
         EngineError: they are still there.
     """
+    closed = close_without_engine(context, record) if is_engine_gone else None
+    if closed is not None:
+        return closed
     record = context.ledger.get(record.run)
     seen = observe(record, context.engine)
     if not record.is_open:

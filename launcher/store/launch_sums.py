@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from .accounting import node_hours, spent_usd
 from .estimates import Store
-from .launch_record import LaunchRecord
+from .launch_record import Bound, LaunchRecord, bound
 
 By = Literal["owner", "project", "provider", "month", "accelerator", "outcome"]
 BYS: tuple[By, ...] = get_args(By)
@@ -62,6 +62,13 @@ class LaunchSum:
     """So far."""
     is_bound: bool
     """Whether a part is the most that it can have cost."""
+    is_unknown: bool = False
+    """Whether a part is the least that it can have cost: of machines that nobody could ask for."""
+
+    @property
+    def bound(self) -> Bound | None:
+        """Return what its dollars are; None where they are what was paid."""
+        return bound(is_most=self.is_bound, is_least=self.is_unknown)
 
 
 def launch_sums(store: Store, wanted: Wanted, by: By, *, now: datetime) -> list[LaunchSum]:
@@ -77,7 +84,8 @@ def launch_sums(store: Store, wanted: Wanted, by: By, *, now: datetime) -> list[
     with store.transaction() as connection:
         rows = connection.execute(
             f"SELECT {KEYS[by]} AS name, count(*) AS launches, sum(node_hours) AS hours,"
-            " sum(ended_microusd) AS microusd, max(is_bound) AS is_bound FROM launches"
+            " sum(ended_microusd) AS microusd, max(is_bound & 1) AS is_bound,"
+            " max(is_bound & 2) AS is_unknown FROM launches"
             " INDEXED BY launches_summed_up"
             f" WHERE ended_microusd IS NOT NULL AND {condition} GROUP BY 1",
             values,
@@ -108,7 +116,7 @@ def sums_of(record: LaunchRecord) -> dict[str, str | int | float | None]:
         "provider": provider,
         "ended_microusd": int((spent_usd(record, now=ended) * MICRO).to_integral_value()),
         "node_hours": node_hours(record, now=ended),
-        "is_bound": int(any(one.is_bound for one in record.attempts)),
+        "is_bound": any(one.is_bound for one in record.attempts) + 2 * record.is_unknown,
     }
 
 
@@ -161,6 +169,7 @@ def _ended(row: sqlite3.Row) -> LaunchSum:
         node_hours=row["hours"] or 0.0,
         spent_usd=Decimal(row["microusd"] or 0) / MICRO,
         is_bound=bool(row["is_bound"]),
+        is_unknown=bool(row["is_unknown"]),
     )
 
 
@@ -173,6 +182,7 @@ def _with(found: LaunchSum | None, name: str | None, one: LaunchRecord, now: dat
         node_hours=node_hours(one, now=now) + (found.node_hours if found else 0.0),
         spent_usd=spent_usd(one, now=now) + (found.spent_usd if found else Decimal(0)),
         is_bound=any(a.is_bound for a in one.attempts) or (found.is_bound if found else False),
+        is_unknown=one.is_unknown or (found.is_unknown if found else False),
     )
 
 
