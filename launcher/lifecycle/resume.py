@@ -332,6 +332,7 @@ def resume(
                 "pid": pid,
                 "host": host,
                 "places": bought.places,
+                "max_hourly_cost_usd": bought.max_hourly_cost_usd,
                 "usd_worst": bought.usd_worst,
                 "reserved_usd": reserved_usd or bought.reserved_usd,
             }

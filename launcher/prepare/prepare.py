@@ -48,6 +48,7 @@ from .money.purchase import Bought, bought, held_to_terms
 from .notes import launch_notes, term_text
 from .plan_choice import refuse_stale
 from .preflight import (
+    refuse_hourly,
     refuse_missing_packages,
     refuse_missing_script,
     refuse_no_autodown,
@@ -263,6 +264,8 @@ def _refuse_machines(
     request = machines.request
     refuse_unmounted(machines.places[0].cloud, request)
     refuse_no_autodown(machines.places[0].cloud, request, managed=request.buys_spot(plan))
+    tried = (*machines.places, *machines.fallback)
+    refuse_hourly(tried, plan.nodes, request.guard.max_hourly_cost_usd)
     refuse_over_budget(machines.cost, request.guard)
     source = request.deadline_source
     refuse_past_deadline(machines.cost, request.deadline, now=now, source=source)

@@ -159,6 +159,9 @@ class LaunchRecord(FrozenModel):
     """What limits count while it is open; None where the worst case is not known."""
     term_usd: Usd | None = None
     """The term that was to be signed for it, of which its dollars are hours; None without one."""
+    max_hourly_cost_usd: Usd | None = None
+    """What its machines may cost an hour, before tax, whenever they are rented; None: anything, and
+    in records of versions that did not keep it."""
     billing_increment_s: float | None = None
     minimum_s: float | None = None
     fetch: str | None = None
