@@ -108,6 +108,16 @@ def node_hours(record: LaunchRecord, *, now: datetime) -> float:
     return record.nodes * sum(spans_s) / SECONDS_PER_HOUR
 
 
+def node_hours_in(record: LaunchRecord, month: str, *, now: datetime) -> float:
+    """Return for how many node-hours machines ran in a month, all attempts."""
+    hours = 0.0
+    for one in record.attempts:
+        alone = record.model_copy(update={"attempts": (one,)})
+        share = shares_by_month(one, now=now).get(month, ZERO)
+        hours += node_hours(alone, now=now) * float(share)
+    return hours
+
+
 def committed_usd(record: LaunchRecord, *, now: datetime) -> Decimal:
     """Return what a launch counts for in a limit: its worst case until it is known to have ended.
 

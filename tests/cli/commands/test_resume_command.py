@@ -185,7 +185,10 @@ def test_the_limit_by_the_hour_holds_for_a_resume(
     assert before.max_hourly_cost_usd == 30
     monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [Decimal(40)])
     assert run(["resume", before.run, "-y", "--detach"]) == 4
-    assert "$40.00 an hour in aws/us-east-1, more than --max-hourly-cost $30.00" in capsys.readouterr().err
+    assert (
+        "$40.00 an hour in aws/us-east-1, more than --max-hourly-cost $30.00"
+        in capsys.readouterr().err
+    )
     assert len(kept(engine, before).attempts) == 1
     assert run(["resume", before.run, "-y", "--detach", "--max-hourly-cost", "50"]) == 0
     assert kept(engine, before).max_hourly_cost_usd == 50
