@@ -92,9 +92,9 @@ def follow(context: LaunchContext, run: str) -> LaunchRecord:
         UsageError: There is no such launch.
         EngineError: Its results could not be fetched, or its machines not torn down.
     """
-    from ..launcher.lifecycle import resume as picking_up
+    from ..launcher.lifecycle.following import follow as to_its_end
 
-    return picking_up.follow(context, context.ledger.find(run))
+    return to_its_end(context, context.ledger.find(run))
 
 
 def look_at(context: LaunchContext, runs: Iterable[str] = ()) -> list[tuple[LaunchRecord, Finding]]:
@@ -102,14 +102,15 @@ def look_at(context: LaunchContext, runs: Iterable[str] = ()) -> list[tuple[Laun
 
     Args:
         context: The world.
-        runs: Run ids or their beginnings; none: every launch that is open. One of those that cannot
-            be looked at is told, and keeps no other from being.
+        runs: Run ids or their beginnings; none: every launch that is open. Of several, one that
+            cannot be looked at is told, and keeps no other from being.
     """
-    from ..launcher.lifecycle.resume import look_at_open, reconcile_run
+    from ..launcher.lifecycle.resume import look_at_each, look_at_open, reconcile_run
 
-    if runs:
-        return [reconcile_run(context, context.ledger.find(run)) for run in runs]
-    return look_at_open(context)
+    named = [context.ledger.find(run) for run in runs]
+    if len(named) == 1:
+        return [reconcile_run(context, named[0])]
+    return look_at_each(context, named) if named else look_at_open(context)
 
 
 def show_log(
@@ -123,6 +124,18 @@ def show_log(
     from ..launcher.lifecycle.resume import show_log as show
 
     show(context, context.ledger.find(run), out, follow=follow, lines=lines)
+
+
+def follow_log(context: LaunchContext, run: str, out: TextIO, *, lines: int = 0) -> LaunchRecord:
+    """Write the log of a launch's newest job until it has ended, then close its account.
+
+    Raises:
+        UsageError: There is no such launch, or it has no job now.
+        EngineError: Its results could not be fetched, or its machines not torn down.
+    """
+    from ..launcher.lifecycle.following import show_and_follow
+
+    return show_and_follow(context, context.ledger.find(run), out, lines=lines)
 
 
 def stop(

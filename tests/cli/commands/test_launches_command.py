@@ -16,6 +16,7 @@ from launch_records import RUN, make_record
 
 from gpuplan import api
 from gpuplan.cli.main import run
+from gpuplan.launcher.lifecycle.engine import LostTouchError
 from gpuplan.launcher.lifecycle.reconcile.reconcile import Listing, Skipped
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.skypilot import engine as sky_engine
@@ -130,6 +131,29 @@ def test_status_watches_until_nothing_is_open(
     assert run(["status", "--watch", "--every", "5s", "-q"]) == 0
     assert slept == [5.0, 5.0, 5.0]
     assert engine.live() == []
+
+
+def test_status_watches_on_through_a_network_that_is_away(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    whole, slept = engine.requests, 0
+
+    def lose(_cluster: str) -> None:
+        raise LostTouchError("The connection was lost.")
+
+    def sleep(_seconds: float) -> None:
+        nonlocal slept
+        slept += 1
+        monkeypatch.setattr(engine, "requests", lose if slept < 3 else whole)
+        if slept == 3:
+            engine.end_job(record.cluster)
+
+    monkeypatch.setattr("gpuplan.cli.commands.status.time.sleep", sleep)
+    assert run(["status", "--watch"]) == 0
+    assert "The connection was lost. It is asked again." in capsys.readouterr().err
+    assert (slept, engine.live()) == (3, [])
+    monkeypatch.setattr(engine, "requests", lose)
+    assert run(["status", RUN, "--watch"]) == 2, "nobody has answered yet"
 
 
 def test_logs_before_and_after_the_end(record: LaunchRecord, engine: FakeEngine, capsys) -> None:
