@@ -113,7 +113,7 @@ def attempt_spans(record: LaunchRecord, now: datetime) -> tuple[Span, ...]:
     return tuple(
         Span(
             begin=one.began_at,
-            end=max(one.began_at, one.ended_at or now),
+            end=max(one.began_at, one.until(now)),
             kind=kind_of(one.outcome),
             title=f"{record.run}, attempt {one.number}: {one.outcome or 'open'},"
             f" {format_money(attempt_usd(record, one, now=now))}",

@@ -242,7 +242,7 @@ def _attempt_span_row(record: LaunchRecord, one: Attempt, now: datetime) -> Span
 
 def _attempt_row(record: LaunchRecord, one: Attempt, now: datetime) -> tuple[Cell, ...]:
     usd = attempt_usd(record, one, now=now)
-    began, ended = one.began_at, one.ended_at
+    began, ended = one.began_at, one.unknown_from or one.ended_at
     length = "" if began is None else f" ({format_duration(((ended or now) - began) / HOUR)})"
     return (
         Amount(str(one.number), one.number),

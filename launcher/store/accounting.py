@@ -22,12 +22,7 @@ def attempt_usd(record: LaunchRecord, attempt: Attempt, *, now: datetime) -> Dec
         return attempt.counted_usd
     if attempt.began_at is None or attempt.usd_per_hour is None:
         return ZERO
-    return _usd_until(record, attempt, _counted_until(attempt, now), attempt.usd_per_hour)
-
-
-def _counted_until(attempt: Attempt, now: datetime) -> datetime:
-    """Return until when an attempt is counted: its end, what was last known of it, or now."""
-    return attempt.unknown_from or attempt.ended_at or now
+    return _usd_until(record, attempt, attempt.until(now), attempt.usd_per_hour)
 
 
 def _usd_until(
@@ -84,7 +79,7 @@ def spent_by_month(record: LaunchRecord, *, now: datetime) -> dict[str, Decimal]
 def shares_by_month(attempt: Attempt, *, now: datetime) -> dict[str, Decimal]:
     """Return the months in which an attempt was (UTC), in order, with the fraction of its time."""
     began_at = (attempt.began_at or attempt.asked_at).astimezone(UTC)
-    ended_at = _counted_until(attempt, began_at if attempt.began_at is None else now)
+    ended_at = attempt.until(began_at if attempt.began_at is None else now)
     whole_s = (ended_at - began_at).total_seconds()
     if whole_s <= 0:
         return {f"{began_at:%Y-%m}": Decimal(1)}
@@ -101,7 +96,7 @@ def shares_by_month(attempt: Attempt, *, now: datetime) -> dict[str, Decimal]:
 def node_hours(record: LaunchRecord, *, now: datetime) -> float:
     """Return for how many node-hours machines ran, all attempts."""
     spans_s = (
-        max(0.0, (_counted_until(one, now) - one.began_at).total_seconds())
+        max(0.0, (one.until(now) - one.began_at).total_seconds())
         for one in record.attempts
         if one.began_at is not None
     )

@@ -101,6 +101,10 @@ class Attempt(FrozenModel):
     trained: bool | None = None
     """Whether it did a step; None where that is not known, as of a script of the user's own."""
 
+    def until(self, now: datetime) -> datetime:
+        """Return until when it is counted: its end, what was last known of it, or now."""
+        return self.unknown_from or self.ended_at or now
+
     @property
     def bound(self) -> Bound | None:
         """Return what its dollars are; None where they are what it cost."""
