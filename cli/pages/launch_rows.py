@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from urllib.parse import quote
@@ -10,7 +11,7 @@ from ...catalog.text.money import format_money, format_price
 from ...catalog.text.quantity import UNKNOWN
 from ...launcher.store.accounting import attempt_usd, spent_usd
 from ...launcher.store.burn_down import BurnDown
-from ...launcher.store.launch_record import LaunchRecord
+from ...launcher.store.launch_record import MARKS, LaunchRecord
 from .burn_charts import launch_burn_down
 from .drawing import shortened
 from .page import Amount, Cell, Figure, Link
@@ -54,11 +55,17 @@ def launch_row(record: LaunchRecord, now: datetime) -> tuple[Cell, ...]:
         time_of(record.created_at),
         Link(record.plan, f"/plan/{record.plan}"),
         record.outcome or record.state,
-        Amount(format_money(spent), spent),
+        Amount(f"{MARKS[record.bound]}{format_money(spent)}", spent),
         planned_of(record),
         Amount(range_of(record), record.usd_high),
         amount_of(record.usd_worst),
     )
+
+
+def mark_of(records: Sequence[LaunchRecord]) -> str:
+    """Return the mark of a sum of launches of which some are the most, or the least, they cost."""
+    bounds = {one.bound for one in records} - {None}
+    return MARKS[bounds.pop() if len(bounds) == 1 else "unknown" if bounds else None]
 
 
 def burn_figure(record: LaunchRecord, burn: BurnDown, *, is_alone: bool = False) -> Figure:

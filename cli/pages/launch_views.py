@@ -24,6 +24,7 @@ from .launch_rows import (
     ends_of,
     launch_row,
     link_to,
+    mark_of,
     planned_of,
     range_of,
     time_of,
@@ -157,7 +158,11 @@ def _tiles(records: Sequence[LaunchRecord], burns: list[BurnDown], now: datetime
                 f"≥ {format_money(ends)}" if unplanned else format_money(ends),
                 f"{unplanned} of them unknown" if unplanned else "as planned",
             ),
-            Tile("Spent by all launches", format_money(whole), f"{len(records):,} launches"),
+            Tile(
+                "Spent by all launches",
+                f"{mark_of(records)}{format_money(whole)}",
+                f"{len(records):,} launches",
+            ),
         )
     )
 
