@@ -173,7 +173,7 @@ def test_skypilots_price_is_counted_where_it_is_higher(
     assert asked[0]["ordered"] == [{"infra": "aws/us-east-1", "use_spot": bool(bought)}]
     again = kept(engine, before)
     assert again.places[0].usd_per_hour == 40
-    assert orders(before).at("AWS", "us-east-1", None).usd_per_hour >= 40
+    assert orders(before).at("AWS", "us-east-1", "us-east-1a").usd_per_hour >= 40
     assert before.reserved_usd is not None and again.reserved_usd is not None
     assert again.reserved_usd > before.reserved_usd
 
