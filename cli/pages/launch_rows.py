@@ -11,7 +11,7 @@ from ...catalog.text.money import format_money, format_price
 from ...catalog.text.quantity import UNKNOWN
 from ...launcher.store.accounting import attempt_usd, spent_usd
 from ...launcher.store.burn_down import BurnDown
-from ...launcher.store.launch_record import MARKS, LaunchRecord
+from ...launcher.store.launch_record import MARKS, Bound, LaunchRecord
 from .burn_charts import launch_burn_down
 from .drawing import shortened
 from .page import Amount, Cell, Figure, Link
@@ -64,8 +64,10 @@ def launch_row(record: LaunchRecord, now: datetime) -> tuple[Cell, ...]:
 
 def mark_of(records: Sequence[LaunchRecord]) -> str:
     """Return the mark of a sum of launches of which some are the most, or the least, they cost."""
-    bounds = {one.bound for one in records} - {None}
-    return MARKS[bounds.pop() if len(bounds) == 1 else "unknown" if bounds else None]
+    bounds: list[Bound] = [one.bound for one in records if one.bound is not None]
+    if not bounds:
+        return MARKS[None]
+    return MARKS[bounds[0] if len(set(bounds)) == 1 else "unknown"]
 
 
 def burn_figure(record: LaunchRecord, burn: BurnDown, *, is_alone: bool = False) -> Figure:
