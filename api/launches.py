@@ -92,9 +92,9 @@ def follow(context: LaunchContext, run: str) -> LaunchRecord:
         UsageError: There is no such launch.
         EngineError: Its results could not be fetched, or its machines not torn down.
     """
-    from ..launcher.lifecycle import resume as picking_up
+    from ..launcher.lifecycle.following import follow as to_its_end
 
-    return picking_up.follow(context, context.ledger.find(run))
+    return to_its_end(context, context.ledger.find(run))
 
 
 def look_at(context: LaunchContext, runs: Iterable[str] = ()) -> list[tuple[LaunchRecord, Finding]]:
@@ -102,14 +102,15 @@ def look_at(context: LaunchContext, runs: Iterable[str] = ()) -> list[tuple[Laun
 
     Args:
         context: The world.
-        runs: Run ids or their beginnings; none: every launch that is open. One of those that cannot
-            be looked at is told, and keeps no other from being.
+        runs: Run ids or their beginnings; none: every launch that is open. Of several, one that
+            cannot be looked at is told, and keeps no other from being.
     """
-    from ..launcher.lifecycle.resume import look_at_open, reconcile_run
+    from ..launcher.lifecycle.resume import look_at_each, look_at_open, reconcile_run
 
-    if runs:
-        return [reconcile_run(context, context.ledger.find(run)) for run in runs]
-    return look_at_open(context)
+    named = [context.ledger.find(run) for run in runs]
+    if len(named) == 1:
+        return [reconcile_run(context, named[0])]
+    return look_at_each(context, named) if named else look_at_open(context)
 
 
 def show_log(
@@ -125,6 +126,18 @@ def show_log(
     show(context, context.ledger.find(run), out, follow=follow, lines=lines)
 
 
+def follow_log(context: LaunchContext, run: str, out: TextIO, *, lines: int = 0) -> LaunchRecord:
+    """Write the log of a launch's newest job until it has ended, then close its account.
+
+    Raises:
+        UsageError: There is no such launch, or it has no job now.
+        EngineError: Its results could not be fetched, or its machines not torn down.
+    """
+    from ..launcher.lifecycle.following import show_and_follow
+
+    return show_and_follow(context, context.ledger.find(run), out, lines=lines)
+
+
 def stop(
     context: LaunchContext, run: str, *, wait: Callable[[float], None] = time.sleep
 ) -> LaunchRecord:
@@ -134,11 +147,22 @@ def stop(
     return picking_up.stop(context, context.ledger.find(run), wait=wait)
 
 
-def down(context: LaunchContext, run: str) -> LaunchRecord:
-    """Tear down the machines of a launch at once."""
+def down(context: LaunchContext, run: str, *, is_skypilot_gone: bool = False) -> LaunchRecord:
+    """Tear down the machines of a launch at once.
+
+    Args:
+        context: The world.
+        run: Its run id, or the beginning of it.
+        is_skypilot_gone: The SkyPilot that was asked is gone for good, and the user has looked for
+            the machines in their cloud: where it cannot be asked, the launch is closed alone. What
+            it cost is then at least what was seen, and limits count its worst case.
+
+    Raises:
+        EngineError: Machines are still there.
+    """
     from ..launcher.lifecycle import resume as picking_up
 
-    return picking_up.down(context, context.ledger.find(run))
+    return picking_up.down(context, context.ledger.find(run), is_engine_gone=is_skypilot_gone)
 
 
 def history(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .launch_plan import next_plan
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ..launcher.lifecycle.engine import NoCapacityError
     from ..launcher.prepare.prepared import Prepared
     from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.skypilot.placement import Place
+    from ..launcher.skypilot.prices import PriceDifference
     from ..launcher.store.launch_record import LaunchRecord
     from ..launcher.store.spending_limits import SpendingLimits
     from ..planner.plan.plan import Plan
@@ -28,18 +30,32 @@ def priced(prepared: Prepared) -> Prepared:
         LimitError: At that price it passes a limit of the request.
         GpuplanError: SkyPilot cannot be asked, or does not take the task.
     """
+    from ..launcher.prepare.money.higher_prices import at_higher_prices
+
+    differences = differences_of(prepared.task.config, prepared.plan, prepared.all_places)
+    return at_higher_prices(prepared, differences)
+
+
+def differences_of(
+    task: Mapping[str, Any], plan: Plan, places: Sequence[Place]
+) -> tuple[PriceDifference, ...]:
+    """Return where SkyPilot's price of a task is another than is counted.
+
+    In a SkyPilot home of gpuplan's own the plan's prices are written there first.
+
+    Raises:
+        GpuplanError: SkyPilot cannot be asked, or does not take the task.
+    """
     from pathlib import Path
 
     from ..catalog.snapshot import load_catalogue
-    from ..launcher.prepare.money.higher_prices import at_higher_prices
     from ..launcher.skypilot import home as sky_home
     from ..launcher.skypilot import prices
 
     home = sky_home.own_home()
     if home is not None:
         sky_home.write_prices(home, load_catalogue(None), person=Path.home())
-    differences = prices.price_differences(prepared.task.config, prepared.plan, prepared.all_places)
-    return at_higher_prices(prepared, differences)
+    return prices.price_differences(task, plan, places)
 
 
 def start(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from .account.startable import refuse_nowhere
+from .renting import differences_of
+
 if TYPE_CHECKING:
     from ..launcher.lifecycle.context import LaunchContext
-    from ..launcher.prepare.money.bought_again import BoughtAgain
+    from ..launcher.prepare.money.bought_again import AskDifferences, BoughtAgain
+    from ..launcher.skypilot.placement import Place
+    from ..launcher.skypilot.prices import PriceDifference
     from ..launcher.store.launch_record import LaunchRecord
     from ..launcher.store.project_limits import ProjectFile
+    from ..launcher.store.sourced_plan import SourcedPlan
     from ..launcher.store.spending_limits import SpendingLimits
+    from ..planner.plan.plan import Plan
 
 
 def resume(
@@ -22,14 +29,16 @@ def resume(
     *,
     spot: bool | None = None,
     reserved_usd: Decimal | None = None,
+    max_hourly_cost_usd: Decimal | None = None,
     changes: Mapping[str, Any] | None = None,
+    check_capacity: bool = False,
     confirm: Callable[[BoughtAgain], None] | None = None,
 ) -> LaunchRecord:
     """Launch a run again from its newest checkpoint; return it with its job submitted.
 
     Its places, its worst case and what limits count for it are at the prices of how it is bought
-    now, at today's where they are higher. The limits of the project's file that it was launched for
-    hold, as the file has them now; those that only warn are told.
+    now, at today's or SkyPilot's where they are higher. The limits of the project's file that it
+    was launched for hold, as the file has them now; those that only warn are told.
 
     Args:
         context: The world.
@@ -37,11 +46,14 @@ def resume(
         limits: On what is spent.
         spot: How to buy this time; None: as before.
         reserved_usd: What the guard holds all attempts to from now on; None: as before.
+        max_hourly_cost_usd: What its machines may cost an hour from now on; None: as before.
         changes: What the user changes of the guard's orders.
+        check_capacity: Whether the cloud is asked first if the account can start the machines.
         confirm: Called before money is spent on it; raises where it must not be.
 
     Raises:
         LimitError: A limit would be passed.
+        NoCapacityError: The account cannot start the machines in any of its places.
         PriceError: What it costs as it is bought now is not known.
         UsageError: It has succeeded or is still open, or the project's file is malformed.
     """
@@ -53,7 +65,14 @@ def resume(
     limits = replace(limits or SpendingLimits(), file=file)
 
     def buy(ended: LaunchRecord, buys_spot: bool) -> LaunchRecord:
-        again = _bought(ended, spot=buys_spot, asked_usd=reserved_usd)
+        if max_hourly_cost_usd is not None:
+            ended = ended.model_copy(update={"max_hourly_cost_usd": max_hourly_cost_usd})
+        given = _plan_of(ended)
+        again = _bought(ended, given, spot=buys_spot, asked_usd=reserved_usd)
+        if check_capacity and given is not None:
+            refuse_nowhere(given.plan, again.places, spot=buys_spot)
+        for note in again.notes:
+            context.tell(note)
         if limits.any:
             # In the transaction that keeps the attempt they are looked at once more.
             counted = context.ledger.counted(limits)
@@ -74,24 +93,33 @@ def resume(
     )
 
 
-def _bought(record: LaunchRecord, *, spot: bool, asked_usd: Decimal | None) -> BoughtAgain:
+def _plan_of(record: LaunchRecord) -> SourcedPlan | None:
+    """Return the plan of a launch; None where its estimate was replaced."""
+    from ..catalog.errors import UsageError
+    from ..launcher.store.estimates import Store
+
+    try:
+        return Store().find_plan(record.plan)
+    except UsageError:
+        return None
+
+
+def _bought(
+    record: LaunchRecord, given: SourcedPlan | None, *, spot: bool, asked_usd: Decimal | None
+) -> BoughtAgain:
     """Return what it costs to go on with a launch.
 
     Raises:
+        LimitError: An hour of its machines costs more than is allowed.
         PriceError: The price of a place is not known as it is bought now.
         UsageError: The folder of the launch is gone or damaged.
     """
-    from ..catalog.errors import UsageError
     from ..launcher.prepare.money.bought_again import bought_again
     from ..launcher.prepare.plan_choice import catalogue_of
+    from ..launcher.prepare.preflight import refuse_hourly
     from ..launcher.prepare.task.orders_file import read_orders
-    from ..launcher.store.estimates import Store
 
     orders = read_orders(record)
-    try:
-        given = Store().find_plan(record.plan)
-    except UsageError:
-        given = None  # Its estimate was replaced: what the launch itself knows is left.
     held_usd = orders.max_cost_usd
     cap_usd = asked_usd or (None if held_usd is None else Decimal(str(held_usd)))
     again = bought_again(
@@ -101,10 +129,25 @@ def _bought(record: LaunchRecord, *, spot: bool, asked_usd: Decimal | None) -> B
         spot=spot,
         price_top=orders.price_top,
         cap_usd=cap_usd,
+        differences=None if given is None else _asks_skypilot(record, given.plan, spot=spot),
     )
+    tried = again.places or again.record.places
+    refuse_hourly(tried, record.nodes, record.max_hourly_cost_usd)
     if asked_usd is None:
         return again
     return replace(again, record=again.record.model_copy(update={"reserved_usd": asked_usd}))
+
+
+def _asks_skypilot(record: LaunchRecord, plan: Plan, *, spot: bool) -> AskDifferences:
+    """Return what asks SkyPilot for the price of a launch in places, as `launch` does."""
+    from ..launcher.lifecycle.rewrite_task import task_bought
+    from ..launcher.prepare.money.bought_again import task_again
+
+    def differences(places: Sequence[Place], spots: Sequence[bool]) -> tuple[PriceDifference, ...]:
+        task = task_again(task_bought(record, spot=spot)[0], places, spots)
+        return differences_of(task, plan, places)
+
+    return differences
 
 
 def _file_of(context: LaunchContext, record: LaunchRecord) -> ProjectFile | None:

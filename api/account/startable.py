@@ -96,7 +96,8 @@ def refuse_without_capacity(
     from ...launcher.prepare.missing import refuse_all
 
     question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
-    lines = _lines_of(question, prepared.plan, prepared.request, prepared.all_places)
+    spot = prepared.request.buys_spot(prepared.plan)
+    lines = _lines_of(question, prepared.plan, prepared.all_places, spot=spot)
 
     def refuse() -> None:
         _refuse_too_few_held(prepared, lines)
@@ -120,21 +121,42 @@ def refuse_no_place(
     Raises:
         NoCapacityError: As `refuse_without_capacity`, whatever a reservation holds.
     """
+    spot = request.buys_spot(plan)
+    refuse_nowhere(plan, places, spot=spot, clouds=clouds, now=now, on_progress=on_progress)
+
+
+def refuse_nowhere(
+    plan: Plan,
+    places: Iterable[Place],
+    *,
+    spot: bool,
+    clouds: Mapping[str, Cloud] | None = None,
+    now: datetime | None = None,
+    on_progress: Tell | None = None,
+) -> None:
+    """Raise where the account can start the machines of a plan in none of its places.
+
+    Raises:
+        NoCapacityError: As `refuse_without_capacity`, whatever a reservation holds.
+    """
     from ...catalog.snapshot import load_catalogue
 
     question = _Asking(load_catalogue(), clouds, now or datetime.now(UTC), on_progress)
-    _refuse_all_no(plan, _lines_of(question, plan, request, places))
+    _refuse_all_no(plan, _lines_of(question, plan, places, spot=spot))
 
 
 def _lines_of(
-    question: _Asking, plan: Plan, request: LaunchRequest, places: Iterable[Place]
+    question: _Asking, plan: Plan, places: Iterable[Place], *, spot: bool
 ) -> tuple[CapacityLine, ...]:
     """Return what is known of the places of a launch; nothing where nobody can be asked."""
     from ...catalog.clouds.connect import CLOUDS
+    from ...launcher.skypilot.placement import OWN_CLUSTERS
 
-    if request.infra is not None or plan.offer.provider not in CLOUDS:
+    places = tuple(places)
+    is_own = any(place.cloud in OWN_CLUSTERS.values() for place in places)
+    if is_own or plan.offer.provider not in CLOUDS:
         return ()
-    purchase: OfferPurchase = "spot" if request.buys_spot(plan) else "on-demand"
+    purchase: OfferPurchase = "spot" if spot else "on-demand"
     regions = [place.region for place in places if place.region is not None]
     return tuple(question.lines(plan, regions or [plan.offer.region], purchase))
 

@@ -66,7 +66,13 @@ def spend_of(
     record: LaunchRecord, now: datetime, billed_usd: Decimal | None, *, is_of_project: bool = False
 ) -> Spend:
     """Return what the store knows of one launch."""
-    from ...launcher.store.accounting import ZERO, attempt_usd, idle_usd, spent_usd
+    from ...launcher.store.accounting import (
+        ZERO,
+        attempt_usd,
+        idle_usd,
+        spent_by_month,
+        spent_usd,
+    )
 
     last = record.last
     usd = spent_usd(record, now=now)
@@ -92,4 +98,5 @@ def spend_of(
         billed_usd=billed_usd,
         owner=record.owner,
         expected_usd=record.usd_expected,
+        usd_by_month=spent_by_month(record, now=now),
     )

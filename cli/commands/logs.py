@@ -23,7 +23,7 @@ def command(run: str, follow: bool, lines: int | None) -> int:
     """Show what the job of a launch prints, on standard output.
 
     With -f the launch is closed when the job is over (results fetched, machines torn down), as
-    `gpuplan launch` does.
+    `gpuplan launch` does; a connection that breaks off is tried again for a day.
     """
     from ... import api
     from ..options.launches import left_running, make_context, outcome_code, say_closing
@@ -31,11 +31,11 @@ def command(run: str, follow: bool, lines: int | None) -> int:
     context = make_context()
     run = context.ledger.find(run).run
     try:
-        api.launches.show_log(context, run, sys.stdout, follow=follow, lines=lines or 0)
+        if not follow:
+            api.launches.show_log(context, run, sys.stdout, lines=lines or 0)
+            return 0
+        record = api.launches.follow_log(context, run, sys.stdout, lines=lines or 0)
     except KeyboardInterrupt:
         return left_running(context, run)
-    if not follow:
-        return 0
-    ((record, _),) = api.launches.look_at(context, [run])
     say_closing(context, record)
     return outcome_code(record)

@@ -32,9 +32,12 @@ class ResumeOptions(LimitOptions):
     max_cost: Decimal | None
     """US dollars."""
     max_hours: float | None
+    max_hourly_cost: Decimal | None
+    """US dollars."""
     deadline: float | None
     """Seconds from now."""
     on_projection: ActionOnProjection | None
+    check_capacity: bool
     yes: bool
     detach: bool
     quiet: bool
@@ -57,6 +60,12 @@ class ResumeOptions(LimitOptions):
 )
 @option(
     "Money",
+    "--max-hourly-cost",
+    type=Dollars(),
+    help="Refuse machines that cost more an hour; default: as before.",
+)
+@option(
+    "Money",
     "--deadline",
     type=Duration(),
     help="Finish within this time from now, instead of by the deadline of before: 12h, 3d.",
@@ -67,6 +76,13 @@ class ResumeOptions(LimitOptions):
     "--on-projection",
     type=OneOf(("ask", "stop", "continue")),
     help="What to do when the first steps show that the run will cost more than predicted.",
+)
+@option(
+    "Machine",
+    "--check-capacity/--no-check-capacity",
+    default=True,
+    help="Ask the cloud first whether your account can start the machines; refuse where it says"
+    " no.",
 )
 @option("Output", "-y", "--yes", is_flag=True, help="Rent without asking.")
 @option("Output", "--detach", is_flag=True, help="Return once the job is submitted.")
@@ -109,7 +125,9 @@ def command(run: str, **options: Any) -> int:
             limits_of(asked),
             spot=asked.spot,
             reserved_usd=usd,
+            max_hourly_cost_usd=asked.max_hourly_cost,
             changes=changes,
+            check_capacity=asked.check_capacity,
             confirm=lambda again: _confirm(again, context, asked),
         )
     except KeyboardInterrupt:

@@ -47,17 +47,26 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     fetched, its machines torn down, its cost recorded.
     """
     from ... import api
-    from ..options.launches import make_context, say_closing, say_unreadable
+    from ...launcher.lifecycle.engine import NoEngineError
+    from ..options.launches import make_context, say, say_closing, say_unreadable
 
     asked = StatusOptions(**options)
     context = make_context(quiet=asked.quiet)
     say_unreadable(context)
+    found: list[tuple[LaunchRecord, Finding]] | None = None
     while True:
-        found = api.launches.look_at(context, runs)
-        _write(context, found, asked)
-        for record, _ in found:
-            if not asked.quiet:
-                say_closing(context, record)
+        try:
+            found = api.launches.look_at(context, runs)
+        except NoEngineError as error:
+            # A network that is away for a while: --watch may be all that brings results here.
+            if found is None:
+                raise
+            say(f"{error.message} It is asked again.")
+        else:
+            _write(context, found, asked)
+            for record, _ in found:
+                if not asked.quiet:
+                    say_closing(context, record)
         if not asked.watch or not any(record.is_open for record, _ in found):
             return 0
         try:

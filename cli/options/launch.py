@@ -216,7 +216,10 @@ OPTIONS = (
         "Money", "--max-hours", type=Count(), help="The same limit in hours that the machines run."
     ),
     option(
-        "Money", "--max-hourly-cost", type=Dollars(), help="Refuse machines that cost more an hour."
+        "Money",
+        "--max-hourly-cost",
+        type=Dollars(),
+        help="Refuse machines that cost more an hour, in any place where they are tried.",
     ),
     option(
         "Money",

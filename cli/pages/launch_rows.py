@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from urllib.parse import quote
@@ -10,7 +11,7 @@ from ...catalog.text.money import format_money, format_price
 from ...catalog.text.quantity import UNKNOWN
 from ...launcher.store.accounting import attempt_usd, spent_usd
 from ...launcher.store.burn_down import BurnDown
-from ...launcher.store.launch_record import LaunchRecord
+from ...launcher.store.launch_record import MARKS, Bound, LaunchRecord
 from .burn_charts import launch_burn_down
 from .drawing import shortened
 from .page import Amount, Cell, Figure, Link
@@ -54,11 +55,19 @@ def launch_row(record: LaunchRecord, now: datetime) -> tuple[Cell, ...]:
         time_of(record.created_at),
         Link(record.plan, f"/plan/{record.plan}"),
         record.outcome or record.state,
-        Amount(format_money(spent), spent),
+        Amount(f"{MARKS[record.bound]}{format_money(spent)}", spent),
         planned_of(record),
         Amount(range_of(record), record.usd_high),
         amount_of(record.usd_worst),
     )
+
+
+def mark_of(records: Sequence[LaunchRecord]) -> str:
+    """Return the mark of a sum of launches of which some are the most, or the least, they cost."""
+    bounds: list[Bound] = [one.bound for one in records if one.bound is not None]
+    if not bounds:
+        return MARKS[None]
+    return MARKS[bounds[0] if len(set(bounds)) == 1 else "unknown"]
 
 
 def burn_figure(record: LaunchRecord, burn: BurnDown, *, is_alone: bool = False) -> Figure:
@@ -113,7 +122,7 @@ def attempt_spans(record: LaunchRecord, now: datetime) -> tuple[Span, ...]:
     return tuple(
         Span(
             begin=one.began_at,
-            end=max(one.began_at, one.ended_at or now),
+            end=max(one.began_at, one.until(now)),
             kind=kind_of(one.outcome),
             title=f"{record.run}, attempt {one.number}: {one.outcome or 'open'},"
             f" {format_money(attempt_usd(record, one, now=now))}",

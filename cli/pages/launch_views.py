@@ -15,7 +15,7 @@ from ...catalog.text.money import format_money, format_price
 from ...catalog.text.quantity import UNKNOWN, format_duration
 from ...launcher.store.accounting import attempt_usd, spent_usd
 from ...launcher.store.burn_down import BurnDown
-from ...launcher.store.launch_record import Attempt, LaunchRecord
+from ...launcher.store.launch_record import BOUNDS, MARKS, Attempt, LaunchRecord
 from .launch_rows import (
     HEADINGS,
     address_of,
@@ -24,6 +24,7 @@ from .launch_rows import (
     ends_of,
     launch_row,
     link_to,
+    mark_of,
     planned_of,
     range_of,
     time_of,
@@ -157,7 +158,11 @@ def _tiles(records: Sequence[LaunchRecord], burns: list[BurnDown], now: datetime
                 f"≥ {format_money(ends)}" if unplanned else format_money(ends),
                 f"{unplanned} of them unknown" if unplanned else "as planned",
             ),
-            Tile("Spent by all launches", format_money(whole), f"{len(records):,} launches"),
+            Tile(
+                "Spent by all launches",
+                f"{mark_of(records)}{format_money(whole)}",
+                f"{len(records):,} launches",
+            ),
         )
     )
 
@@ -166,10 +171,11 @@ def _launch_tiles(record: LaunchRecord, burn: BurnDown) -> Tiles:
     planned = UNKNOWN if burn.planned_usd is None else format_money(burn.planned_usd)
     rate = "none runs" if burn.usd_per_hour is None else f"{format_price(burn.usd_per_hour)} now"
     worst = UNKNOWN if burn.worst_usd is None else format_money(burn.worst_usd)
-    bound = "at most, " if any(one.is_bound for one in record.attempts) else ""
+    bound = BOUNDS[record.bound].strip()
+    rate = f"{bound}, {rate}" if bound else rate
     return Tiles(
         tiles=(
-            Tile("Spent", format_money(burn.spent_usd), f"{bound}{rate}"),
+            Tile("Spent", format_money(burn.spent_usd), rate),
             Tile("Planned", planned, f"80 % range {range_of(record)}"),
             Tile("Will come to", *ends_of(record, burn)),
             Tile("At most", worst, "worst case, kept before it began"),
@@ -241,7 +247,7 @@ def _attempt_span_row(record: LaunchRecord, one: Attempt, now: datetime) -> Span
 
 def _attempt_row(record: LaunchRecord, one: Attempt, now: datetime) -> tuple[Cell, ...]:
     usd = attempt_usd(record, one, now=now)
-    began, ended = one.began_at, one.ended_at
+    began, ended = one.began_at, one.unknown_from or one.ended_at
     length = "" if began is None else f" ({format_duration(((ended or now) - began) / HOUR)})"
     return (
         Amount(str(one.number), one.number),
@@ -250,5 +256,5 @@ def _attempt_row(record: LaunchRecord, one: Attempt, now: datetime) -> tuple[Cel
         one.outcome or "open",
         "not yet" if began is None else time_of(began),
         f"{'not yet' if ended is None else time_of(ended)}{length}",
-        Amount(f"{'≤ ' if one.is_bound else ''}{format_money(usd)}", usd),
+        Amount(f"{MARKS[one.bound]}{format_money(usd)}", usd),
     )

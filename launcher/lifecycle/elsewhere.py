@@ -38,14 +38,20 @@ def refuse_elsewhere(record: LaunchRecord, engine: Engine, *, is_known: bool) ->
         return  # Its address has changed: it had these machines.
     raise ElsewhereError(
         f"It was asked of {_named(asked)}, and {_named(here)} is reached from here, which knows"
-        f" nothing of it: it is left as it is. Ask that SkyPilot: {_how(asked, here, record)}",
+        f" nothing of it: it is left as it is. Ask that SkyPilot: {_how(asked, here, record)}"
+        f"{_or_close(record)}",
         fix="do so; nothing was changed. Only the SkyPilot that was asked for machines knows what"
         " became of them.",
     )
 
 
 def is_elsewhere(record: LaunchRecord, engine: Engine) -> bool:
-    """Return whether the newest attempt is known to be of another engine than is reached here."""
+    """Return whether the newest attempt is known to be of another engine than is reached here.
+
+    One that the user closed as that engine is gone is nobody's any more.
+    """
+    if record.is_unknown:
+        return False
     asked = None if record.last is None else record.last.engine
     here = None if asked is None else engine.address()
     return asked is not None and here is not None and _differ(asked, here)
@@ -81,3 +87,13 @@ def _how(asked: EngineAddress, here: EngineAddress, record: LaunchRecord) -> str
     if asked.user is not None and asked.user != here.user:
         told += f", where SkyPilot's user is {asked.user} (~/.sky/user_hash)"
     return told
+
+
+def _or_close(record: LaunchRecord) -> str:
+    """Return what closes a launch whose SkyPilot will never answer again."""
+    if not record.is_open:
+        return ""
+    return (
+        ". If it is gone for good, look for the machines in the console of their cloud; then"
+        f" `gpuplan down {record.run} --skypilot-is-gone` closes the launch"
+    )

@@ -27,6 +27,12 @@ def refuse_to_resume(record: LaunchRecord, finding: Finding, *, change_orders: b
         raise UsageError(
             f"{record.run} still runs.", fix=f"follow it with `gpuplan logs -f {record.run}`."
         )
+    if record.is_unknown:
+        raise UsageError(
+            f"What became of the machines of {record.run} is not known: they may still train, and"
+            f" write to {record.results}.",
+            fix="launch its plan again, with results of its own.",
+        )
     if record.outcome == "succeeded":
         raise UsageError(
             f"{record.run} has trained all its steps.", fix="launch a plan with more --steps."

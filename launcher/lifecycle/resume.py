@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TextIO
 
@@ -15,6 +15,7 @@ from .closing import close_lost
 from .context import LaunchContext
 from .elsewhere import is_elsewhere, refuse_elsewhere
 from .engine import ENDED, EngineError, NoEngineError
+from .gone_engine import close_without_engine
 from .job_end import UNASKED
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
@@ -23,7 +24,6 @@ from .resumable import refuse_spot_prices, refuse_to_resume
 from .rewrite_task import rewrite_task
 from .transitions import (
     ask,
-    attend,
     end,
     end_waiting,
     settle,
@@ -37,8 +37,6 @@ from .waiting import Watch, orders_of, passed
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0
 """How long a job may take to write its checkpoint, before the user is told that it has not."""
-FOLLOWED_AGAIN = 5
-"""How often a log is asked for again that ended before its job did."""
 Wait = Callable[[float], None]
 Buy = Callable[[LaunchRecord, bool], LaunchRecord]
 """A launch and whether spot machines are bought → the launch at the prices of that; raises where
@@ -94,8 +92,19 @@ def look_at_open(context: LaunchContext) -> list[tuple[LaunchRecord, Finding]]:
     Raises:
         NoEngineError: none can be looked at.
     """
+    return look_at_each(context, context.ledger.open())
+
+
+def look_at_each(
+    context: LaunchContext, records: Iterable[LaunchRecord]
+) -> list[tuple[LaunchRecord, Finding]]:
+    """Bring launches up to date; one that cannot be looked at is told, and keeps no other from it.
+
+    Raises:
+        NoEngineError: none can be looked at.
+    """
     found: list[tuple[LaunchRecord, Finding]] = []
-    for record in context.ledger.open():
+    for record in records:
         try:
             found.append(reconcile_run(context, record))
         except NoEngineError:
@@ -222,6 +231,7 @@ def down(
     record: LaunchRecord,
     *,
     why: str = "taken down by hand; what the newest checkpoint does not hold is lost",
+    is_engine_gone: bool = False,
 ) -> LaunchRecord:
     """Tear down the machines of a launch at once. A second call does nothing.
 
@@ -231,10 +241,15 @@ def down(
         context: the world.
         record: the launch.
         why: it is, where its job has not ended.
+        is_engine_gone: whether the user says that the engine that was asked for it is gone for
+            good, and has looked in the cloud: where it cannot be asked, the launch is closed alone.
 
     Raises:
         EngineError: they are still there.
     """
+    closed = close_without_engine(context, record) if is_engine_gone else None
+    if closed is not None:
+        return closed
     record = context.ledger.get(record.run)
     seen = observe(record, context.engine)
     if not record.is_open:
@@ -325,6 +340,7 @@ def resume(
                 "pid": pid,
                 "host": host,
                 "places": bought.places,
+                "max_hourly_cost_usd": bought.max_hourly_cost_usd,
                 "usd_worst": bought.usd_worst,
                 "reserved_usd": reserved_usd or bought.reserved_usd,
             }
@@ -339,27 +355,6 @@ def _refuse_to_resume_elsewhere(context: LaunchContext, record: LaunchRecord) ->
     if is_elsewhere(record, context.engine):
         seen = observe(record, context.engine)
         refuse_elsewhere(record, context.engine, is_known=seen.is_known)
-
-
-def follow(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Follow an open launch until it has ended, showing its log."""
-    if record.state == "running" and (record.pid, record.host) == this_process():
-        # This command has just launched it: there is nothing to find.
-        record = attend(context, record)
-    for _ in range(FOLLOWED_AGAIN):
-        if not record.is_open:
-            return record
-        record, finding = reconcile_run(context, record)
-        if finding == "starting" and record.last is not None and record.last.request_id:
-            record = wait_started(context, record)
-        if record.is_open:
-            record = attend(context, record)
-    if record.is_open:
-        raise EngineError(
-            f"The log of {record.run} broke off {FOLLOWED_AGAIN} times; its job goes on.",
-            fix=f"follow it again with `gpuplan logs -f {record.run}`.",
-        )
-    return record
 
 
 def _cancel_managed(context: LaunchContext, record: LaunchRecord) -> None:

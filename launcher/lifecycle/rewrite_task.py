@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,9 +16,24 @@ from ..task_file import OUT_FOLDER, write_tasks
 def rewrite_task(record: LaunchRecord, *, spot: bool) -> None:
     """Write the task of a launch anew: bought as it is now, with what was fetched sent back.
 
-    Of two tasks the second is the one that is bought on demand.
+    Raises:
+        UsageError: it is gone.
     """
-    path = Path(record.folder) / "task.yaml"
+    tasks = task_bought(record, spot=spot)
+    if record.fetch is not None and Path(record.fetch).is_dir():
+        tasks[0].setdefault("file_mounts", {})[f"~/{OUT_FOLDER}"] = record.fetch
+    write_atomically(_path(record), write_tasks(tasks))
+
+
+def task_bought(record: LaunchRecord, *, spot: bool) -> list[dict[str, Any]]:
+    """Return the tasks of a launch as they are bought now.
+
+    Of two tasks the second is the one that is bought on demand.
+
+    Raises:
+        UsageError: they are gone.
+    """
+    path = _path(record)
     try:
         tasks = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except OSError:
@@ -30,6 +46,8 @@ def rewrite_task(record: LaunchRecord, *, spot: bool) -> None:
     resources.pop("use_spot", None)
     if spot:
         resources["use_spot"] = True
-    if record.fetch is not None and Path(record.fetch).is_dir():
-        tasks[0].setdefault("file_mounts", {})[f"~/{OUT_FOLDER}"] = record.fetch
-    write_atomically(path, write_tasks(tasks))
+    return tasks
+
+
+def _path(record: LaunchRecord) -> Path:
+    return Path(record.folder) / "task.yaml"

@@ -200,8 +200,13 @@ def attend(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     last = record.last
     assert last is not None and last.job_id is not None
     if record.managed:
-        with Watch(context, record) as watch:
-            context.engine.tail_managed(last.job_id, context.log or io.StringIO(), follow=True)
+        watch = Watch(context, record)
+        try:
+            with watch:
+                context.engine.tail_managed(last.job_id, context.log or io.StringIO(), follow=True)
+        except EngineError as error:
+            context.tell(f"the log broke off: {error.message}")
+            return record
         if watch.passed is not None:
             return end_waiting(context, record, watch.passed)
         return settle_if_ended(context, record)

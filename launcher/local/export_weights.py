@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -156,14 +157,14 @@ def _checkpoint(run: Path, asked: str) -> Path:
         )
     if asked == NEWEST:
         return found[-1]
-    step = _best_step(run) if asked == BEST else _step(asked)
-    for path in found:
-        if run_folder.step_of(path) == step:
-            return path
-    steps = ", ".join(str(run_folder.step_of(path)) for path in found)
+    by_step = {run_folder.step_of(path): path for path in found}
+    step = _best_step(run, by_step) if asked == BEST else _step(asked)
+    if step in by_step:
+        return by_step[step]
     raise UsageError(
-        f"{run} has no checkpoint of step {step}; it has those of {steps}.",
-        fix=f"give --checkpoint {run_folder.step_of(found[-1])}, newest or best.",
+        f"{run} has no checkpoint of step {step}; it has those of {', '.join(map(str, by_step))}.",
+        fix=f"give --checkpoint {run_folder.step_of(found[-1])} or newest"
+        + ("." if asked == BEST else ", or best."),
     )
 
 
@@ -186,18 +187,31 @@ def _step(asked: str) -> int:
     )
 
 
-def _best_step(run: Path) -> int:
+def _best_step(run: Path, whole: Collection[int]) -> int:
+    """Return the step of the best evaluation whose checkpoint is whole, else of the best at all.
+
+    A run that was killed may have written an evaluation, and not yet the checkpoint of it.
+    """
+    best = [step for line in _evaluations(run) if isinstance(step := line.get("best_step"), int)]
+    if not best:
+        raise UsageError(
+            f"{run} has no evaluation, so no checkpoint of it is the best.",
+            fix="train with --eval-every, or give --checkpoint newest.",
+        )
+    return next((step for step in reversed(best) if step in whole), best[-1])
+
+
+def _evaluations(run: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the evaluations of a run, oldest first; a line that is torn or merged is left out."""
     try:
         lines = (run / EVALUATIONS_FILE).read_text(encoding="utf-8").splitlines()
-        step = json.loads(lines[-1]).get("best_step")
-    except (OSError, ValueError, IndexError, AttributeError):
-        step = None
-    if isinstance(step, int):
-        return step
-    raise UsageError(
-        f"{run} has no evaluation, so no checkpoint of it is the best.",
-        fix="train with --eval-every, or give --checkpoint newest.",
-    )
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                yield found
 
 
 def _facts(checkpoint: Path) -> Mapping[str, Any]:

@@ -61,6 +61,7 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         usd_worst=cost.usd_worst,
         reserved_usd=reserved_usd(prepared),
         term_usd=cost.usd_of_terms,
+        max_hourly_cost_usd=request.guard.max_hourly_cost_usd,
         billing_increment_s=None
         if prepared.billing is None
         else prepared.billing.billing_increment_s,

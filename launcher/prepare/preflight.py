@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path, PurePosixPath
 
 from ...catalog.errors import LimitError, NoFeasiblePlanError, UsageError
@@ -17,7 +18,8 @@ from ...profiles.user_model.failures import BUILT_FOR_CUDA
 from ...profiles.user_model.file_text import read_source, required_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..frameworks.command import parse_command
-from ..skypilot.placement import NO_BUCKETS
+from ..skypilot.placement import NO_BUCKETS, Place
+from ..store.launch_record import PricedPlace
 from ..task_file import NO_AUTODOWN
 from .missing import MissingError, list_of_packages, place_for_results, refuse_all
 from .project import Project, needed_packages
@@ -91,13 +93,7 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
     Raises:
         LimitError: it is.
     """
-    hourly, limit = guard.max_hourly_cost_usd, guard.max_cost_usd
-    if hourly is not None and cost.usd_per_hour > hourly:
-        raise LimitError(
-            f"These machines cost ${cost.usd_per_hour:,.2f} an hour, more than --max-hourly-cost"
-            f" ${hourly:,.2f}.",
-            fix="choose a plan with fewer or cheaper machines, --spot, or allow more.",
-        )
+    limit = guard.max_cost_usd
     term_usd = cost.usd_of_terms
     if limit is not None and term_usd is not None and term_usd > limit:
         raise LimitError(
@@ -119,6 +115,27 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
             f"This is expected to take {cost.hours_expected:,.1f} hours, more than --max-hours"
             f" {hours:,.1f}.",
             fix="choose a faster plan or fewer steps, or allow more.",
+        )
+
+
+def refuse_hourly(
+    places: Sequence[Place] | Sequence[PricedPlace], nodes: int, limit_usd: Decimal | None
+) -> None:
+    """Refuse machines that cost more an hour than is allowed, all nodes, wherever they are tried.
+
+    Raises:
+        LimitError: they do in one of the places.
+    """
+    if limit_usd is None:
+        return
+    dearest = max(places, key=lambda one: one.usd_per_hour)
+    usd_per_hour = dearest.usd_per_hour * nodes
+    if usd_per_hour > limit_usd:
+        raise LimitError(
+            f"These machines cost ${usd_per_hour:,.2f} an hour in {dearest.infra}, more than"
+            f" --max-hourly-cost ${limit_usd:,.2f}.",
+            fix="choose a plan with fewer or cheaper machines, other places, or --spot (without"
+            " --deadline, which may take on-demand ones), or allow more.",
         )
 
 

@@ -9,30 +9,25 @@ Nothing here rents anything.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from ...catalog.snapshot import Catalogue
-from ...catalog.terms.pricebook import Reservation
 from ...planner.goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ...planner.plan.plan import Plan
 from ...planner.search.machines.offers import NO_SPOT_PRICES, SpotPrices
 from ...planner.software.checkpoint_size import usual_checkpoint_bytes
-from ...profiles.tracing_process.host_tensors import refuse_host_tensors
 from ...profiles.user_model.spec import ModelSpec
 from ..frameworks.command import parse_command
+from ..guard.orders import Orders
 from ..labels import slug
 from ..lifecycle.engine import Engine
 from ..runner.input.amount import amount_words
 from ..runner.job import Job
-from ..skypilot.interfaces import PLUGIN, Interfaces, interface_notes, refuse_unreachable
-from ..skypilot.placement import Place
+from ..skypilot.interfaces import Interfaces, interface_notes
 from ..skypilot.reservations import (
-    held_reservation,
-    refuse_more_than_held,
     refuse_unbought_block,
     reservation_notes,
     sky_config,
@@ -40,23 +35,13 @@ from ..skypilot.reservations import (
 from ..store.measured_steps import workload_key
 from ..store.sourced_plan import SourcedPlan
 from ..trainer_arguments import trainer_words
-from ..training_data import launched_data, refuse_unreadable_source
+from ..training_data import launched_data
 from ..upload import measure
+from .checks import Asked, Later, refuse_asked
 from .loss_seen import loss_notes
-from .missing import keys_here, needs_here
 from .money.purchase import Bought, bought, held_to_terms
 from .notes import launch_notes, term_text
 from .plan_choice import refuse_stale
-from .preflight import (
-    refuse_missing_packages,
-    refuse_missing_script,
-    refuse_no_autodown,
-    refuse_over_budget,
-    refuse_past_deadline,
-    refuse_request,
-    refuse_unmounted,
-    refuse_unwritable_fetch,
-)
 from .prepared import Prepared
 from .project import Project
 from .request import LaunchRequest
@@ -64,10 +49,7 @@ from .task.guard_config import orders
 from .task.job import launch_job
 from .task.network_plan import asked_interfaces, network_orders, with_network
 from .task.task import Task, build_task
-from .wanted_torch import refuse_torch
 
-Later = Callable[[Plan, LaunchRequest, Sequence[Place]], object]
-"""Raises what one who asks for machines would be refused for later: `refuse_all` has it."""
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
 
@@ -112,7 +94,6 @@ def prepare(
     plan = given.plan
     refuse_unbought_block(plan)
     refuse_stale(given, catalogue)
-    reservation = held_reservation(plan.offer, catalogue)
 
     @cache
     def buy() -> Bought:
@@ -120,45 +101,22 @@ def prepare(
             plan, request, catalogue, now=now(), own_stops=own_stops, spot_prices=spot_prices
         )
 
-    here, last = _of_renting(engine, plan, request, buy, catalogue, later)
-    money = lambda: _refuse_machines(plan, buy(), reservation, now=now())  # noqa: E731
-    needs = [*here, *_needs(spec, project, request, plan), money]
-    refuse_request(plan, request, needs=needs, later=last)
+    asked = Asked(given=given, spec=spec, project=project, catalogue=catalogue)
+    refuse_asked(asked, request, buy, engine=engine, later=later, now=now)
     machines = buy()
-    request = machines.request
-    interfaces = asked_interfaces(plan, machines, catalogue)
-    in_reservation = sky_config(reservation, machines.places) is not None
-    run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
-    task = build_task(
-        plan,
-        project,
-        request,
-        machines.places,
-        run_id=run_id,
-        folder=folder / FOLDER / run_id,
-        accelerator=machines.accelerator,
-        checkpoint_bytes=_checkpoint_bytes(given),
-        fallback=machines.fallback,
-        reservation=reservation,
-        instance=catalogue.instances.get((plan.offer.provider, plan.offer.instance_type)),
-        interfaces=interfaces,
-    )
-    held = orders(
-        plan,
-        request,
-        machines.hourly,
-        machines.places,
-        run_id=run_id,
-        requested_at=now(),
-        fallback=machines.fallback,
-        slower=machines.slower,
-        price_top=machines.price_top,
-    )
-    held = held_to_terms(held, machines)
-    job, data = _trained(given, spec, project, task, machines, run_id)
-    held, job = with_network(held, job, network_orders(plan, catalogue, interfaces))
-    billing = catalogue.providers.get(plan.offer.provider)
-    always = _always(spec, project, request)
+    run_id = f"{_name(spec, machines.request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
+    return _made(asked, machines, run_id=run_id, folder=folder / FOLDER / run_id, now=now())
+
+
+def _made(asked: Asked, machines: Bought, *, run_id: str, folder: Path, now: datetime) -> Prepared:
+    """Return the launch of what was asked for, on what was bought."""
+    plan, spec, project = asked.plan, asked.spec, asked.project
+    interfaces = asked_interfaces(plan, machines, asked.catalogue)
+    task = _task(asked, machines, interfaces, run_id=run_id, folder=folder)
+    held = _orders(plan, machines, run_id=run_id, now=now)
+    job, data = _trained(asked, task, machines, run_id)
+    held, job = with_network(held, job, network_orders(plan, asked.catalogue, interfaces))
+    always = _always(spec, project, machines.request)
     upload = measure(project.workdir, always)
     return Prepared(
         run_id=run_id,
@@ -170,31 +128,19 @@ def prepare(
         fallback=machines.fallback,
         job=job,
         data=data,
-        parameters=None if given.workload is None else given.workload.parameters,
-        folder=folder / FOLDER / run_id,
-        request=request,
+        parameters=asked.parameters,
+        folder=folder,
+        request=machines.request,
         project=project,
         model=None if spec is None else spec.name,
         workload=None if spec is None else workload_key(spec),
-        billing=billing,
+        billing=asked.billing,
         orders=held,
         notes=(
             *project.notes,
             *task.notes,
-            *_trainer_notes(given, spec, job, request),
-            *machines.late,
-            *launch_notes(
-                plan,
-                machines,
-                held,
-                billing=billing,
-                in_reservation=in_reservation,
-                has_addresses=not (
-                    request.aws.internal_ips or (interfaces is not None and interfaces.is_private)
-                ),
-            ),
-            *(reservation_notes(reservation) if in_reservation else ()),
-            *_network_notes(plan, machines, interfaces),
+            *_trainer_notes(asked, job, machines.request),
+            *_machine_notes(asked, machines, held, interfaces),
             *upload.notes,
         ),
         upload=upload,
@@ -205,15 +151,72 @@ def prepare(
     )
 
 
-def _trainer_notes(
-    given: SourcedPlan, spec: ModelSpec | None, job: Job | None, request: LaunchRequest
+def _task(
+    asked: Asked, machines: Bought, interfaces: Interfaces | None, *, run_id: str, folder: Path
+) -> Task:
+    """Return the SkyPilot task that launches a plan on what was bought."""
+    plan = asked.plan
+    return build_task(
+        plan,
+        asked.project,
+        machines.request,
+        machines.places,
+        run_id=run_id,
+        folder=folder,
+        accelerator=machines.accelerator,
+        checkpoint_bytes=_checkpoint_bytes(asked.given),
+        fallback=machines.fallback,
+        reservation=asked.reservation,
+        instance=asked.catalogue.instances.get((plan.offer.provider, plan.offer.instance_type)),
+        interfaces=interfaces,
+    )
+
+
+def _orders(plan: Plan, machines: Bought, *, run_id: str, now: datetime) -> Orders:
+    """Return the orders of the guard on the machines."""
+    held = orders(
+        plan,
+        machines.request,
+        machines.hourly,
+        machines.places,
+        run_id=run_id,
+        requested_at=now,
+        fallback=machines.fallback,
+        slower=machines.slower,
+        price_top=machines.price_top,
+    )
+    return held_to_terms(held, machines)
+
+
+def _machine_notes(
+    asked: Asked, machines: Bought, held: Orders, interfaces: Interfaces | None
 ) -> tuple[str, ...]:
+    """Return what is to be said of machines, how they are bought, and their network."""
+    plan, reservation = asked.plan, asked.reservation
+    in_reservation = sky_config(reservation, machines.places) is not None
+    is_private = interfaces is not None and interfaces.is_private
+    return (
+        *machines.late,
+        *launch_notes(
+            plan,
+            machines,
+            held,
+            billing=asked.billing,
+            in_reservation=in_reservation,
+            has_addresses=not (machines.request.aws.internal_ips or is_private),
+        ),
+        *(reservation_notes(reservation) if in_reservation else ()),
+        *_network_notes(plan, machines, interfaces),
+    )
+
+
+def _trainer_notes(asked: Asked, job: Job | None, request: LaunchRequest) -> tuple[str, ...]:
     """Return what the loop here makes of a file's Trainer, of its loss and of a long warm-up."""
+    spec = asked.spec
     if spec is None or job is None:
         return ()
     warm_up = None if request.guard.smoke else job.training.warm_up_words(job.steps)
-    parameters = None if given.workload is None else given.workload.parameters
-    of_loss = loss_notes(spec, given.plan, parameters)
+    of_loss = loss_notes(spec, asked.plan, asked.parameters)
     return tuple(words for words in (trainer_words(spec), warm_up, *of_loss) if words is not None)
 
 
@@ -227,68 +230,21 @@ def _network_notes(plan: Plan, machines: Bought, interfaces: Interfaces | None) 
     )
 
 
-def _of_renting(
-    engine: Engine | None,
-    plan: Plan,
-    request: LaunchRequest,
-    buy: Callable[[], Bought],
-    catalogue: Catalogue,
-    later: Sequence[Later],
-) -> tuple[list[Callable[[], object]], list[Callable[[], object]]]:
-    """Return the checks of what renting needs, and those for a list alone; none if nobody rents."""
-    if engine is None:
-        return [], []
-
-    def reach() -> None:
-        interfaces = asked_interfaces(plan, buy(), catalogue)
-        refuse_unreachable(interfaces, has_plugin=shutil.which(PLUGIN) is not None)
-
-    def last(check: Later) -> None:
-        machines = buy()
-        check(plan, machines.request, (*machines.places, *machines.fallback))
-
-    listed = [partial(last, one) for one in later]
-    return [*needs_here(engine, plan, request), reach], [keys_here(engine, plan), *listed]
-
-
-def _refuse_machines(
-    plan: Plan, machines: Bought, reservation: Reservation | None, *, now: datetime
-) -> None:
-    """Refuse machines that cannot hold the results, cost too much, end too late or are not held.
-
-    Raises:
-        UsageError: results would be lost, or a reservation holds fewer machines.
-        LimitError: the worst case costs more, or ends later, than is allowed.
-    """
-    request = machines.request
-    refuse_unmounted(machines.places[0].cloud, request)
-    refuse_no_autodown(machines.places[0].cloud, request, managed=request.buys_spot(plan))
-    refuse_over_budget(machines.cost, request.guard)
-    source = request.deadline_source
-    refuse_past_deadline(machines.cost, request.deadline, now=now, source=source)
-    refuse_more_than_held(plan, reservation)
-
-
 def _trained(
-    given: SourcedPlan,
-    spec: ModelSpec | None,
-    project: Project,
-    task: Task,
-    machines: Bought,
-    run_id: str,
+    asked: Asked, task: Task, machines: Bought, run_id: str
 ) -> tuple[Job | None, str | None]:
     """Return the job of gpuplan's runner and what it trains on; nothing for a script of one's own.
 
     Raises:
         NoFeasiblePlanError: gpuplan's runner does not run the plan.
     """
-    request = machines.request
+    given, spec, request = asked.given, asked.spec, machines.request
     if request.command is not None:
         return None, None
     job = launch_job(
         given,
         spec,
-        project,
+        asked.project,
         task,
         request,
         steps=machines.steps,
@@ -297,8 +253,8 @@ def _trained(
         stops=machines.stops,
     )
     assert spec is not None, "launch_job() refuses a plan of no model"
-    asked = None if given.origin is None else given.origin.question.work
-    size = None if asked is None else asked.dataset_size
+    work = None if given.origin is None else given.origin.question.work
+    size = None if work is None else work.dataset_size
     amount = amount_words(job.steps, given.plan.global_batch, size)
     data = launched_data(
         spec, synthetic=request.synthetic, smoke=request.guard.smoke, amount=amount
@@ -329,29 +285,6 @@ def _checkpoint_bytes(given: SourcedPlan) -> float | None:
     if given.plan.stops is not None:
         return given.plan.stops.checkpoint_bytes
     return None if given.workload is None else usual_checkpoint_bytes(given.workload.parameters)
-
-
-def _needs(
-    spec: ModelSpec | None, project: Project, request: LaunchRequest, plan: Plan
-) -> list[Callable[[], object]]:
-    """Return the checks of what the job needs of the project's and the model's files."""
-    always: list[Callable[[], object]] = [
-        lambda: refuse_torch(project.environment, request),
-        lambda: refuse_unwritable_fetch(request),
-        lambda: refuse_missing_script(project, request),
-    ]
-    if request.command is not None or spec is None:
-        return always
-    synthetic, smoke = request.synthetic, request.guard.smoke
-    needs: list[Callable[[], object]] = [
-        *always,
-        lambda: refuse_unreadable_source(spec),
-        lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
-        lambda: refuse_missing_packages(spec, project, request),
-    ]
-    if not plan.offer.is_cpu:
-        needs.append(lambda: refuse_host_tensors(spec))
-    return needs
 
 
 def _name(spec: ModelSpec | None, request: LaunchRequest) -> str:

@@ -331,6 +331,36 @@ def price_now(
     return max(known, default=None)
 
 
+def place_again(
+    chosen: ChosenOffer, infra: str, paid_usd_per_hour: Decimal, catalogue: Catalogue, *, spot: bool
+) -> Place:
+    """Return a place in which a launch goes on, as its record names it.
+
+    Args:
+        chosen: the offer of its plan.
+        infra: as SkyPilot names it.
+        paid_usd_per_hour: what a node costs there with its tax.
+        catalogue: with the user's terms.
+        spot: whether spot machines are bought there.
+    """
+    cloud, region, zone = (*infra.split("/", 2), None, None)[:3]
+    tax_percent = _decimal(chosen.tax_percent)
+    offer = _offer(chosen, region or chosen.region, catalogue)
+    is_planned = (region or chosen.region) == chosen.region
+    percent = _decimal(chosen.discount_percent) if is_planned else None
+    if offer is not None and not (is_planned and spot == (chosen.purchase == "spot")):
+        percent = catalogue.pricebook.discount_percent(offer, "spot" if spot else "on-demand")
+    return Place(
+        cloud=cloud or "",
+        region=region,
+        zone=zone,
+        usd_per_hour=paid_usd_per_hour / (1 + (tax_percent or Decimal(0)) / 100),
+        tax_percent=tax_percent,
+        discount_percent=percent,
+        is_of_term=is_planned and not spot and chosen.purchase in ("committed", "reserved"),
+    )
+
+
 def _usd_per_hour(chosen: ChosenOffer, region: str, offer: Offer | None, *, spot: bool) -> Decimal:
     how = "spot" if spot else "on-demand"
     usd = None

@@ -116,12 +116,12 @@ def _spent(record: LaunchRecord, now: datetime) -> list[tuple[datetime, Decimal]
 def _line(record: LaunchRecord, one: Attempt, now: datetime) -> list[tuple[datetime, Decimal]]:
     """Return an attempt's own dollars from its begin to its end."""
     assert one.began_at is not None
-    end = max(one.ended_at or now, one.began_at)
+    end = max(one.until(now), one.began_at)
     if one.counted_usd is not None:
         # The guard counted the whole; nobody knows when of it.
         return [(one.began_at, ZERO), (end, one.counted_usd)]
     width = end - one.began_at
     times = [one.began_at + width * step / STEPS for step in range(1, STEPS + 1)]
-    running = one.model_copy(update={"ended_at": None})
+    running = one.model_copy(update={"ended_at": None, "unknown_from": None})
     line = [(at, attempt_usd(record, running, now=at)) for at in times]
     return [(one.began_at, ZERO), *line[:-1], (end, attempt_usd(record, one, now=now))]

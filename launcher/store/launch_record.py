@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -15,6 +16,26 @@ Outcome = Literal[
 ]
 """Guarded: the guard ended it for a limit or its projection. Cancelled: nothing was rented. Lost:
 the machines went, and the end of the job was not observed."""
+
+
+Bound = Literal["most", "least", "unknown"]
+"""What dollars are that are not exactly what was paid; unknown: some parts are the most, others the
+least."""
+BOUNDS: Mapping[Bound | None, str] = {
+    None: "",
+    "most": "at most ",
+    "least": "at least ",
+    "unknown": "about ",
+}
+MARKS: Mapping[Bound | None, str] = {None: "", "most": "≤ ", "least": "≥ ", "unknown": "? "}
+"""As a table has them before the dollars."""
+
+
+def bound(*, is_most: bool, is_least: bool) -> Bound | None:
+    """Return what a sum is of which parts are the most, or the least, that they can have cost."""
+    if is_most and is_least:
+        return "unknown"
+    return "most" if is_most else "least" if is_least else None
 
 
 class PricedPlace(FrozenModel):
@@ -71,10 +92,23 @@ class Attempt(FrozenModel):
     outcome: Outcome | None = None
     guard_why: str | None = None
     """What its guard ended it for, in a word; None where it did not, or that is not known."""
+    unknown_from: datetime | None = None
+    """From when on nobody knows what its machines did, as the SkyPilot that was asked is gone for
+    good; `ended_at` is then when the user closed it. Its dollars are those until then: the least
+    that it cost. None: it is known."""
     seen: Outcome | None = None
     """How its job was seen to end, kept before its machines are torn down; None: it was not."""
     trained: bool | None = None
     """Whether it did a step; None where that is not known, as of a script of the user's own."""
+
+    def until(self, now: datetime) -> datetime:
+        """Return until when it is counted: its end, what was last known of it, or now."""
+        return self.unknown_from or self.ended_at or now
+
+    @property
+    def bound(self) -> Bound | None:
+        """Return what its dollars are; None where they are what it cost."""
+        return bound(is_most=self.is_bound, is_least=self.unknown_from is not None)
 
 
 class LaunchRecord(FrozenModel):
@@ -129,6 +163,9 @@ class LaunchRecord(FrozenModel):
     """What limits count while it is open; None where the worst case is not known."""
     term_usd: Usd | None = None
     """The term that was to be signed for it, of which its dollars are hours; None without one."""
+    max_hourly_cost_usd: Usd | None = None
+    """What its machines may cost an hour, before tax, whenever they are rented; None: anything, and
+    in records of versions that did not keep it."""
     billing_increment_s: float | None = None
     minimum_s: float | None = None
     fetch: str | None = None
@@ -154,6 +191,17 @@ class LaunchRecord(FrozenModel):
     def is_open(self) -> bool:
         """Return whether it may still cost money."""
         return self.state != "ended"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether nobody knows what became of machines of it."""
+        return any(one.unknown_from is not None for one in self.attempts)
+
+    @property
+    def bound(self) -> Bound | None:
+        """Return what the dollars of all attempts are; None where they are what it cost."""
+        is_most = any(one.is_bound for one in self.attempts)
+        return bound(is_most=is_most, is_least=self.is_unknown)
 
     def with_last(self, **changes: object) -> LaunchRecord:
         """Return the record with its newest attempt changed."""

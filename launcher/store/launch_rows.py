@@ -27,6 +27,8 @@ COLUMNS = (
     "ended_microusd",
     "node_hours",
     "is_bound",
+    "is_unknown",
+    "in_one_month",
 )
 
 

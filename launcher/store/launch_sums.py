@@ -9,15 +9,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Literal, get_args
 
 from pydantic import ValidationError
 
-from .accounting import node_hours, spent_usd
+from .accounting import (
+    node_hours,
+    node_hours_in,
+    spent_by_month,
+    spent_in_usd,
+    spent_usd,
+)
 from .estimates import Store
-from .launch_record import LaunchRecord
+from .launch_record import Bound, LaunchRecord, bound
 
 By = Literal["owner", "project", "provider", "month", "accelerator", "outcome"]
 BYS: tuple[By, ...] = get_args(By)
@@ -25,11 +31,13 @@ MICRO = 10**6
 """SQLite sums whole numbers exactly: millionths of a dollar."""
 OPEN = "open"
 """What an outcome is called before there is one."""
+SUMS = ("ended_microusd", "node_hours", "is_bound", "is_unknown", "in_one_month")
+"""Columns of what is known only once a launch has ended."""
 KEYS: Mapping[By, str] = {
     "owner": "owner",
     "project": "project",
     "provider": "provider",
-    "month": "substr(created_at, 1, 7)",
+    "month": "substr(created_at, 1, 7)",  # Of those that were over in it; the others are read.
     "accelerator": "accelerator",
     "outcome": f"coalesce(outcome, '{OPEN}')",
 }
@@ -62,6 +70,13 @@ class LaunchSum:
     """So far."""
     is_bound: bool
     """Whether a part is the most that it can have cost."""
+    is_unknown: bool = False
+    """Whether a part is the least that it can have cost: of machines that nobody could ask for."""
+
+    @property
+    def bound(self) -> Bound | None:
+        """Return what its dollars are; None where they are what was paid."""
+        return bound(is_most=self.is_bound, is_least=self.is_unknown)
 
 
 def launch_sums(store: Store, wanted: Wanted, by: By, *, now: datetime) -> list[LaunchSum]:
@@ -74,22 +89,26 @@ def launch_sums(store: Store, wanted: Wanted, by: By, *, now: datetime) -> list[
         return []
     _sum_up_ended(store)
     condition, values = condition_of(wanted)
+    whole = "in_one_month" if by == "month" else "1"
     with store.transaction() as connection:
         rows = connection.execute(
             f"SELECT {KEYS[by]} AS name, count(*) AS launches, sum(node_hours) AS hours,"
-            " sum(ended_microusd) AS microusd, max(is_bound) AS is_bound FROM launches"
+            " sum(ended_microusd) AS microusd, max(is_bound) AS is_bound,"
+            " max(is_unknown) AS is_unknown FROM launches"
             " INDEXED BY launches_summed_up"
-            f" WHERE ended_microusd IS NOT NULL AND {condition} GROUP BY 1",
+            f" WHERE ended_microusd IS NOT NULL AND {condition} AND {whole} GROUP BY 1",
             values,
         ).fetchall()
         still = connection.execute(
             f"SELECT {KEYS[by]} AS name, record FROM launches"
-            f" WHERE ended_microusd IS NULL AND {condition}",
+            f" WHERE (ended_microusd IS NULL OR NOT {whole}) AND {condition}",
             values,
         ).fetchall()
     found = {row["name"]: _ended(row) for row in rows}
     for name, record in _read(still):
-        found[name] = _with(found.get(name), name, record, now)
+        parts = _by_month(record, now) if by == "month" else [_sum_of(name, record, now)]
+        for one in parts:
+            found[one.name] = _with(found.get(one.name), one)
     if by == "month":
         return sorted(found.values(), key=lambda one: one.name or "")
     return sorted(found.values(), key=lambda one: (-one.spent_usd, one.name or ""))
@@ -99,7 +118,7 @@ def sums_of(record: LaunchRecord) -> dict[str, str | int | float | None]:
     """Return what is kept of a launch to sum it up by; sums only once it has ended."""
     provider = provider_of(record)
     if record.is_open:
-        return {"provider": provider, "ended_microusd": None, "node_hours": None, "is_bound": None}
+        return {"provider": provider, **dict.fromkeys(SUMS)}
     # Its attempts have ended, so that no clock counts any more.
     ended = max(
         (one.ended_at or one.asked_at for one in record.attempts), default=record.created_at
@@ -109,6 +128,8 @@ def sums_of(record: LaunchRecord) -> dict[str, str | int | float | None]:
         "ended_microusd": int((spent_usd(record, now=ended) * MICRO).to_integral_value()),
         "node_hours": node_hours(record, now=ended),
         "is_bound": int(any(one.is_bound for one in record.attempts)),
+        "is_unknown": int(record.is_unknown),
+        "in_one_month": int(len(_months(record, ended)) == 1),
     }
 
 
@@ -129,9 +150,9 @@ def _sum_up_ended(store: Store) -> None:
         for row in connection.execute(missing).fetchall():
             record = _parsed(row["record"])
             if record is not None:
+                changed = ", ".join(f"{name} = :{name}" for name in ("provider", *SUMS))
                 connection.execute(
-                    "UPDATE launches SET provider = :provider, ended_microusd = :ended_microusd,"
-                    " node_hours = :node_hours, is_bound = :is_bound WHERE run = :run",
+                    f"UPDATE launches SET {changed} WHERE run = :run",
                     {**sums_of(record), "run": row["run"]},
                 )
 
@@ -161,18 +182,68 @@ def _ended(row: sqlite3.Row) -> LaunchSum:
         node_hours=row["hours"] or 0.0,
         spent_usd=Decimal(row["microusd"] or 0) / MICRO,
         is_bound=bool(row["is_bound"]),
+        is_unknown=bool(row["is_unknown"]),
     )
 
 
-def _with(found: LaunchSum | None, name: str | None, one: LaunchRecord, now: datetime) -> LaunchSum:
-    """Return a sum with one launch more."""
+def _sum_of(name: str | None, one: LaunchRecord, now: datetime) -> LaunchSum:
+    """Return the sum of one launch."""
     return LaunchSum(
         name=name,
-        launches=1 + (found.launches if found else 0),
-        open=one.is_open + (found.open if found else 0),
-        node_hours=node_hours(one, now=now) + (found.node_hours if found else 0.0),
-        spent_usd=spent_usd(one, now=now) + (found.spent_usd if found else Decimal(0)),
-        is_bound=any(a.is_bound for a in one.attempts) or (found.is_bound if found else False),
+        launches=1,
+        open=int(one.is_open),
+        node_hours=node_hours(one, now=now),
+        spent_usd=spent_usd(one, now=now),
+        is_bound=any(attempt.is_bound for attempt in one.attempts),
+        is_unknown=one.is_unknown,
+    )
+
+
+def _by_month(record: LaunchRecord, now: datetime) -> list[LaunchSum]:
+    """Return what a launch was in each month: itself in that in which it was made.
+
+    Its dollars and hours are in the months in which its machines were paid for, as limits count.
+    """
+    parts = [record.model_copy(update={"attempts": (one,)}) for one in record.attempts]
+
+    def of(month: str) -> LaunchSum:
+        inside = [one for one in parts if month in spent_by_month(one, now=now)]
+        is_made = month == made_in(record)
+        return LaunchSum(
+            name=month,
+            launches=int(is_made),
+            open=int(record.is_open and is_made),
+            node_hours=node_hours_in(record, month, now=now),
+            spent_usd=spent_in_usd(record, month, now=now),
+            is_bound=any(one.attempts[0].is_bound for one in inside),
+            is_unknown=any(one.is_unknown for one in inside),
+        )
+
+    return [of(month) for month in sorted(_months(record, now))]
+
+
+def _months(record: LaunchRecord, now: datetime) -> set[str]:
+    """Return the months in which a launch was made, or its machines were paid for (UTC)."""
+    return {made_in(record), *spent_by_month(record, now=now)}
+
+
+def made_in(record: LaunchRecord) -> str:
+    """Return the month in which a launch was made, `2026-11` (UTC)."""
+    return f"{record.created_at.astimezone(UTC):%Y-%m}"
+
+
+def _with(found: LaunchSum | None, one: LaunchSum) -> LaunchSum:
+    """Return a sum with another of the same name."""
+    if found is None:
+        return one
+    return LaunchSum(
+        name=one.name,
+        launches=found.launches + one.launches,
+        open=found.open + one.open,
+        node_hours=found.node_hours + one.node_hours,
+        spent_usd=found.spent_usd + one.spent_usd,
+        is_bound=found.is_bound or one.is_bound,
+        is_unknown=found.is_unknown or one.is_unknown,
     )
 
 

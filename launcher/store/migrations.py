@@ -188,6 +188,32 @@ def _sum_up_launches(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _sum_up_months(connection: sqlite3.Connection) -> None:
+    """Keep of each ended launch whether it was over in the month (UTC) in which it was made.
+
+    A launch that was not costs in each month as long as it was in it, which its record alone says.
+    Of none that was kept until now is it unknown what became of its machines.
+    """
+    for column in ("in_one_month INTEGER", "is_unknown INTEGER"):
+        connection.execute(f"ALTER TABLE launches ADD COLUMN {column}")
+    connection.execute(
+        """UPDATE launches SET is_unknown = 0, in_one_month = substr(created_at, 1, 7) = substr(
+            coalesce(
+                json_extract(record, '$.attempts[#-1].ended_at'),
+                json_extract(record, '$.attempts[#-1].asked_at'),
+                created_at
+            ), 1, 7)
+        WHERE ended_microusd IS NOT NULL AND json_valid(record)"""
+    )
+    connection.execute("DROP INDEX launches_summed_up")
+    connection.execute(
+        """CREATE INDEX launches_summed_up ON launches (
+            created_at, project, owner, provider, accelerator, outcome, ended_microusd, node_hours,
+            is_bound, is_unknown, in_one_month
+        )"""
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _make_estimates_and_plans,
     _keep_where_an_estimate_is_from,
@@ -196,4 +222,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _name_the_store,
     _keep_what_was_billed,
     _sum_up_launches,
+    _sum_up_months,
 )

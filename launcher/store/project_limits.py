@@ -18,7 +18,14 @@ from ...catalog.errors import LimitError
 from ...catalog.frozen import FrozenModel, Usd
 from ...planner.budget.project.on_exceed import OnExceed
 from ..labels import slug
-from .accounting import ZERO, committed_usd, is_unbounded, spent_in_usd, spent_usd
+from .accounting import (
+    ZERO,
+    closed_unknown_at,
+    committed_usd,
+    is_unbounded,
+    spent_in_usd,
+    spent_usd,
+)
 from .launch_record import LaunchRecord
 
 if TYPE_CHECKING:
@@ -188,7 +195,7 @@ def _standing(
 ) -> LimitStanding:
     already = spent_usd(wanted, now=now)
     spent = sum((spent_within(one, month, now=now) for one in (wanted, *counted)), ZERO)
-    may_cost = sum((may_still_cost_usd(one, now=now) for one in counted), ZERO)
+    may_cost = sum((may_still_cost_usd(one, month, now=now) for one in counted), ZERO)
     reserved = wanted.reserved_usd
     adds = None if reserved is None else max(ZERO, reserved - already)
     unbounded = tuple(one.run for one in counted if is_unbounded(one))
@@ -260,8 +267,14 @@ def spent_within(record: LaunchRecord, month: str | None, *, now: datetime) -> D
     return spent_in_usd(record, month, now=now)
 
 
-def may_still_cost_usd(record: LaunchRecord, *, now: datetime) -> Decimal:
-    """Return what an open launch may cost at worst beyond what it has; 0 for another."""
+def may_still_cost_usd(record: LaunchRecord, month: str | None, *, now: datetime) -> Decimal:
+    """Return what a launch may cost at worst beyond what it is known to have; 0 for one that ended.
+
+    Of one that the user closed as its SkyPilot is gone, in the month of that: they looked then.
+    """
+    closed_at = closed_unknown_at(record)
+    if closed_at is not None and month is not None and month_of(closed_at) != month:
+        return ZERO
     return committed_usd(record, now=now) - spent_usd(record, now=now)
 
 

@@ -64,12 +64,11 @@ def refuse_beyond(
             raise LimitError(open_unknown(f"{scope} {name}", unbounded), fix=end_those(unbounded))
         month = name if scope == "month" else None
 
-        def spent(one: LaunchRecord, month: str | None = month) -> Decimal:
-            return spent_within(one, month, now=now)
-
-        committed = sum((spent(one) + may_still_cost_usd(one, now=now) for one in counted), ZERO)
+        spent = sum((spent_within(one, month, now=now) for one in counted), ZERO)
+        may_cost = sum((may_still_cost_usd(one, month, now=now) for one in counted), ZERO)
+        committed = spent + may_cost
         adds = max(ZERO, (wanted.reserved_usd or ZERO) - spent_usd(wanted, now=now))
-        reserved = spent(wanted) + adds
+        reserved = spent_within(wanted, month, now=now) + adds
         if committed + reserved > limit:
             open_runs = sum(one.is_open for one in counted)
             raise LimitError(

@@ -27,8 +27,9 @@ from launch_records import RUN, make_context, make_record
 from gpuplan.catalog.errors import GpuplanError
 from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import LostTouchError
+from gpuplan.launcher.lifecycle.following import follow
 from gpuplan.launcher.lifecycle.reconcile.reconcile import reconcile, take_down
-from gpuplan.launcher.lifecycle.resume import down, follow, look_at_open, resume, stop
+from gpuplan.launcher.lifecycle.resume import down, look_at_open, resume, stop
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
 from gpuplan.launcher.store import estimates
 from gpuplan.launcher.store.accounting import spent_usd
@@ -165,7 +166,7 @@ class World:
         elif self.case.command == "reconcile":
             reconcile(context, owner="ann")
         else:
-            follow(context, context.ledger.get(RUN))
+            follow(context, context.ledger.get(RUN), wait=self.engine.clock.pass_s)
 
     def _lose_machines(self) -> None:
         for name in self.engine.live():
@@ -309,7 +310,7 @@ class World:
             if found.is_orphan or found.kind == "unattributed":
                 take_down(self.context, found, terminate=lambda _machines: None, confirmed=True)
         for record in self.context.ledger.open():
-            follow(self.context, record)
+            follow(self.context, record, wait=self.engine.clock.pass_s)
 
     def _check(self) -> None:
         problems, ledger = self.problems, self.context.ledger

@@ -15,10 +15,11 @@ from rich.text import Text
 from ....catalog.text.quantity import UNKNOWN
 from ....launcher.lifecycle.observe import Finding
 from ....launcher.store.accounting import attempt_usd, closing_line, node_hours, spent_usd
-from ....launcher.store.launch_record import Attempt, LaunchRecord
+from ....launcher.store.launch_record import MARKS, Attempt, LaunchRecord
 from ....launcher.store.launch_sums import LaunchSum
 from ....launcher.store.unattended import unattended_line
 from ..text.columns import Align, aligned, column_widths
+from .launch_sums import whole_of
 
 SAYINGS: dict[Finding, str] = {
     "nothing": "ended",
@@ -53,6 +54,7 @@ CSV_HEAD = (
     "usd_high",
     "usd_worst",
     "results",
+    "is_unknown",
 )
 
 
@@ -146,6 +148,7 @@ def launches_csv(records: Sequence[LaunchRecord], *, now: datetime) -> str:
             "node_hours": f"{node_hours(record, now=now):.4f}",
             "spent_usd": spent_usd(record, now=now),
             "is_bound": any(one.is_bound for one in record.attempts),
+            "is_unknown": record.is_unknown,
         }
         writer.writerow({name: "" if facts[name] is None else facts[name] for name in CSV_HEAD})
     return stream.getvalue()
@@ -166,7 +169,7 @@ def _status_row(record: LaunchRecord, finding: Finding, now: datetime) -> tuple[
 
 
 def _history_row(record: LaunchRecord, now: datetime) -> tuple[str, ...]:
-    most = "≤ " if any(one.is_bound for one in record.attempts) else ""
+    mark = MARKS[record.bound]
     return (
         record.run,
         _time(record.created_at),
@@ -174,18 +177,16 @@ def _history_row(record: LaunchRecord, now: datetime) -> tuple[str, ...]:
         record.outcome or record.state,
         str(len(record.attempts) + sum(one.preemptions for one in record.attempts)),
         f"{node_hours(record, now=now):,.2f}",
-        f"{most}${spent_usd(record, now=now):,.2f}",
+        f"{mark}${spent_usd(record, now=now):,.2f}",
         _predicted(record),
     )
 
 
 def _totals(sums: Sequence[LaunchSum]) -> Text:
-    hours = sum(one.node_hours for one in sums)
-    open_count = sum(one.open for one in sums)
-    usd = sum((one.spent_usd for one in sums), Decimal(0))
-    still = f", {open_count} still open" if open_count else ""
-    count = sum(one.launches for one in sums)
-    text = f"{count} launches{still}: {hours:,.2f} node hours, ${usd:,.2f}"
+    whole = whole_of(sums)
+    still = f", {whole.open} still open" if whole.open else ""
+    hours, usd = f"{whole.node_hours:,.2f} node hours", f"${whole.spent_usd:,.2f}"
+    text = f"{whole.launches} launches{still}: {hours}, {MARKS[whole.bound]}{usd}"
     return Text(text, style="bold")
 
 
@@ -200,7 +201,8 @@ def _attempt_line(record: LaunchRecord, attempt: Attempt, now: datetime) -> str:
     price = "" if attempt.usd_per_hour is None else f" at ${attempt.usd_per_hour:,.2f} an hour"
     lost = f", {attempt.preemptions} preemptions" if attempt.preemptions else ""
     return (
-        f"attempt {attempt.number}: {how} in {where}{price}{lost}, ${usd:,.2f},"
+        f"attempt {attempt.number}: {how} in {where}{price}{lost},"
+        f" {MARKS[attempt.bound]}${usd:,.2f},"
         f" {attempt.outcome or 'open'}"
     )
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from ....catalog.errors import PriceError
 from ....catalog.snapshot import Catalogue
 from ....planner.cost.run_cost import CENT
 from ....planner.plan.plan import Plan
-from ...skypilot.placement import price_now
+from ...skypilot.placement import Place, place_again, price_now
+from ...skypilot.prices import PriceDifference
 from ...store.accounting import ZERO
 from ...store.launch_record import LaunchRecord, PricedPlace
+from .higher_prices import dearer
+
+AskDifferences = Callable[[Sequence[Place], Sequence[bool]], Sequence[PriceDifference]]
+"""Places, and whether spot machines are bought in each → where SkyPilot's price is another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +30,10 @@ class BoughtAgain:
     spot: bool
     cap_usd: Decimal | None
     """What its guard holds all attempts to; None where nothing is."""
+    places: tuple[Place, ...] = ()
+    """Where it is tried, in order; nothing where its plan is not known any more."""
+    notes: tuple[str, ...] = ()
+    """What SkyPilot says of its prices where that is something else."""
 
 
 def bought_again(
@@ -34,6 +44,7 @@ def bought_again(
     spot: bool,
     price_top: float,
     cap_usd: Decimal | None,
+    differences: AskDifferences | None = None,
 ) -> BoughtAgain:
     """Return a launch at the prices of how it is bought now, where they are higher of today.
 
@@ -47,6 +58,7 @@ def bought_again(
         spot: whether spot machines are bought.
         price_top: how high the price of its spot machines may rise, over what they cost.
         cap_usd: what its guard holds all attempts to.
+        differences: asks SkyPilot what the machines cost in each place; None: nobody is asked.
 
     Raises:
         PriceError: the price of a place is not known as it is bought now.
@@ -55,6 +67,15 @@ def bought_again(
         PricedPlace(infra=one.infra, usd_per_hour=_usd(record, one, plan, catalogue), spot=one.spot)
         for one in _tried(record, spot=spot)
     )
+    tried = () if plan is None else _as_places(places, plan, catalogue)
+    theirs = (
+        ()
+        if plan is None or differences is None
+        else tuple(differences(tried, [one.spot for one in places]))
+    )
+    if theirs and plan is not None:
+        dear = tuple(dearer(one, plan.nodes, theirs) for one in tried)
+        places, tried = tuple(map(_at_price_of, places, tried, dear)), dear
     managed = record.managed and spot
     before = _dearest(record, record.places, price_top, managed=record.managed)
     now = _dearest(record, places, price_top, managed=managed)
@@ -63,7 +84,40 @@ def bought_again(
     if reserved is not None and cap_usd is not None:
         reserved = min(reserved, cap_usd)
     update = {"places": places, "usd_worst": worst, "reserved_usd": reserved}
-    return BoughtAgain(record=record.model_copy(update=update), spot=spot, cap_usd=cap_usd)
+    return BoughtAgain(
+        record=record.model_copy(update=update),
+        spot=spot,
+        cap_usd=cap_usd,
+        places=tried,
+        notes=tuple(map(str, theirs)),
+    )
+
+
+def task_again(
+    task: Mapping[str, Any], places: Sequence[Place], spots: Sequence[bool]
+) -> dict[str, Any]:
+    """Return the task of a launch as SkyPilot is asked what it costs in its places, in order."""
+    others = ("infra", "ordered", "use_spot")
+    machine = {key: value for key, value in task["resources"].items() if key not in others}
+    ordered = [
+        {"infra": one.infra, "use_spot": spot} for one, spot in zip(places, spots, strict=True)
+    ]
+    return {**task, "resources": {**machine, "ordered": ordered}}
+
+
+def _at_price_of(priced: PricedPlace, before: Place, now: Place) -> PricedPlace:
+    if now == before:
+        return priced
+    return priced.model_copy(update={"usd_per_hour": now.paid_usd_per_hour})
+
+
+def _as_places(
+    places: Sequence[PricedPlace], plan: Plan, catalogue: Catalogue
+) -> tuple[Place, ...]:
+    return tuple(
+        place_again(plan.offer, one.infra, one.usd_per_hour, catalogue, spot=one.spot)
+        for one in places
+    )
 
 
 def _tried(record: LaunchRecord, *, spot: bool) -> Sequence[PricedPlace]:

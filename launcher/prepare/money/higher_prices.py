@@ -10,7 +10,7 @@ from ....planner.cost.launch_cost import LaunchCost
 from ....planner.cost.run_cost import CENT
 from ...skypilot.placement import Place
 from ...skypilot.prices import PriceDifference
-from ..preflight import refuse_over_budget
+from ..preflight import refuse_hourly, refuse_over_budget
 from ..prepared import Prepared
 from ..task.guard_config import at_rates, rates, refuse_no_room, taxed_rate
 
@@ -27,7 +27,7 @@ def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference])
         return prepared
     notes = (*prepared.notes, *map(str, differences))
     places, fallback = (
-        tuple(_dearer(place, prepared.plan.nodes, differences) for place in some)
+        tuple(dearer(place, prepared.plan.nodes, differences) for place in some)
         for some in (prepared.places, prepared.fallback)
     )
     if (places, fallback) == (prepared.places, prepared.fallback):
@@ -38,6 +38,7 @@ def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference])
     if not prepared.request.buys_spot(prepared.plan):
         spot, others = {}, {**spot, **others}
     orders = at_rates(prepared.orders, spot, others)
+    refuse_hourly((*places, *fallback), nodes, prepared.request.guard.max_hourly_cost_usd)
     refuse_over_budget(_expected_at(prepared, places[0]), prepared.request.guard)
     refuse_no_room(orders)
     cost = _at_worst(prepared, (*places, *fallback))
@@ -46,7 +47,7 @@ def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference])
     )
 
 
-def _dearer(place: Place, nodes: int, differences: Sequence[PriceDifference]) -> Place:
+def dearer(place: Place, nodes: int, differences: Sequence[PriceDifference]) -> Place:
     """Return a place at SkyPilot's price where that is higher; one may be in it twice, as spot."""
     usd = max(
         one.dearer_usd_per_hour / nodes

@@ -68,6 +68,7 @@ class Checkpoints:
         self._saved_step = -1
         self._began: Path | None = None
         self._best_step: int | None = None
+        self._best_before: int | None = None
         self._saved_s = 0.0
         self.write_s = 0.0
         """How long the last checkpoint took to be whole, as this process saw it."""
@@ -221,8 +222,12 @@ class Checkpoints:
         self.write_s = time.perf_counter() - self._begun_s
 
     def keep_best(self, step: int | None) -> None:
-        """Keep the checkpoint of this step beside the newest ones; None for none."""
-        self._best_step = step
+        """Keep the checkpoint of this step beside the newest ones; None for none.
+
+        It may still be to be written: until it is whole, the best before it stays.
+        """
+        if step != self._best_step:
+            self._best_before, self._best_step = self._best_step, step
 
     def rescue(self) -> None:
         """After a failure: name the checkpoint that is being written, if it still becomes whole."""
@@ -257,7 +262,11 @@ class Checkpoints:
 
     def _superseded(self, kept: list[Path]) -> list[Path]:
         """Return those of the whole checkpoints, oldest first, that newer ones stand for."""
-        best = None if self._best_step is None else NAME.format(self._best_step)
+        names = {one.name for one in kept}
+        bests = (
+            NAME.format(one) for one in (self._best_step, self._best_before) if one is not None
+        )
+        best = next((one for one in bests if one in names), None)
         keep = self._policy.keep
         if not self._policy.in_bucket:
             return [one for one in kept[:-keep] if one.name != best]

@@ -253,7 +253,14 @@ def open_batches(
 def default_workers() -> int:
     """Return how many worker processes a rank reads data with: its cores but one, at most 4."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(0, min(MOST_WORKERS, len(os.sched_getaffinity(0)) // ranks - 1))
+    return max(0, min(MOST_WORKERS, _cores() // ranks - 1))
+
+
+def _cores() -> int:
+    """Return how many processor cores this process may use; macOS tells those of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def has_places(dataset: Any) -> bool:

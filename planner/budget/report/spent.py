@@ -8,7 +8,7 @@ the hours in which it did (speed).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -31,6 +31,7 @@ class Spend:
     launched: Launched
     """What it was for."""
     month: Month
+    """In which it was launched."""
     status: str
     """Its outcome, else its state."""
     has_ended: bool
@@ -49,6 +50,8 @@ class Spend:
     """Who answers for it; None: its experiment's owner."""
     expected_usd: Decimal | None = None
     """What it was launched to cost in all; None where that is not known."""
+    usd_by_month: Mapping[str, Decimal] | None = None
+    """Its dollars in each month in which its machines ran; None: all in that of its launch."""
 
 
 def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
@@ -104,7 +107,8 @@ def spent_of(counted: Iterable[tuple[Spend, ExperimentRow | None]]) -> SpentOf:
     dearest: dict[str, Decimal] = {}
     for one, row in counted:
         usd = cents(one.usd)
-        by_month[str(one.month)] = by_month.get(str(one.month), NOTHING) + usd
+        for month, part in (one.usd_by_month or {str(one.month): usd}).items():
+            by_month[month] = by_month.get(month, NOTHING) + cents(part)
         owner = one.owner or (None if row is None else row.owner)
         if owner is not None:
             by_owner[owner] = by_owner.get(owner, NOTHING) + usd

@@ -255,7 +255,10 @@ def test_the_higher_price_is_said_and_counts(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--max-hourly-cost", "30"], "cost $43.92 an hour, more than --max-hourly-cost $30.00"),
+        (
+            ["--max-hourly-cost", "30"],
+            "cost $43.92 an hour in aws/us-east-1, more than --max-hourly-cost $30.00",
+        ),
         (["--max-cost", "80"], "more than --max-cost $80.00 (at worst: $132.02)"),
     ],
 )

@@ -113,6 +113,16 @@ def test_a_key_is_in_no_line_that_can_be_pasted(plan: Plan, capsys) -> None:
         ((*OUTPUTS, "--max-cost", "50"), 4, "more than --max-cost $50.00"),
         ((*OUTPUTS, "--max-hours", "2"), 4, "more than --max-hours 2.0"),
         ((*OUTPUTS, "--max-hourly-cost", "20"), 4, "more than --max-hourly-cost $20.00"),
+        (
+            (*OUTPUTS, "--region", "us-east-1,eu-west-1", "--max-hourly-cost", "22"),
+            4,
+            "$23.72 an hour in aws/eu-west-1, more than --max-hourly-cost $22.00",
+        ),
+        (
+            (*OUTPUTS, "--spot", "--deadline", "60d", "--max-hourly-cost", "20"),
+            4,
+            "$21.96 an hour in aws/us-east-1, more than --max-hourly-cost $20.00",
+        ),
         ((*OUTPUTS, "--deadline", "2h"), 4, "--deadline is in 2.0"),
         ((*OUTPUTS, "--shared", "/mnt/runs"), 2, "--outputs"),
         ((*OUTPUTS, "--min-gpu-utilization", "130%"), 2, "is not a share"),

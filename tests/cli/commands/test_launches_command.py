@@ -16,11 +16,12 @@ from launch_records import RUN, make_record
 
 from gpuplan import api
 from gpuplan.cli.main import run
+from gpuplan.launcher.lifecycle.engine import LostTouchError
 from gpuplan.launcher.lifecycle.reconcile.reconcile import Listing, Skipped
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.skypilot import engine as sky_engine
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
+from gpuplan.launcher.store.launch_record import EngineAddress, LaunchRecord, PricedPlace
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 GUARDED = (
@@ -130,6 +131,29 @@ def test_status_watches_until_nothing_is_open(
     assert run(["status", "--watch", "--every", "5s", "-q"]) == 0
     assert slept == [5.0, 5.0, 5.0]
     assert engine.live() == []
+
+
+def test_status_watches_on_through_a_network_that_is_away(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    whole, slept = engine.requests, 0
+
+    def lose(_cluster: str) -> None:
+        raise LostTouchError("The connection was lost.")
+
+    def sleep(_seconds: float) -> None:
+        nonlocal slept
+        slept += 1
+        monkeypatch.setattr(engine, "requests", lose if slept < 3 else whole)
+        if slept == 3:
+            engine.end_job(record.cluster)
+
+    monkeypatch.setattr("gpuplan.cli.commands.status.time.sleep", sleep)
+    assert run(["status", "--watch"]) == 0
+    assert "The connection was lost. It is asked again." in capsys.readouterr().err
+    assert (slept, engine.live()) == (3, [])
+    monkeypatch.setattr(engine, "requests", lose)
+    assert run(["status", RUN, "--watch"]) == 2, "nobody has answered yet"
 
 
 def test_logs_before_and_after_the_end(record: LaunchRecord, engine: FakeEngine, capsys) -> None:
@@ -417,3 +441,27 @@ def test_a_launch_that_only_a_command_here_ends_is_not_left_alone(
     assert f"{said}: those of {RUN} cost $19.20 an hour" in capsys.readouterr().out
     assert run(["resume", RUN, "--detach"]) == 2
     assert f"{said}, so with --detach they would cost $19.20" in capsys.readouterr().err
+
+
+def test_down_closes_a_launch_whose_skypilot_is_gone(
+    record: LaunchRecord, engine: FakeEngine, context: LaunchContext, capsys
+) -> None:
+    gone = EngineAddress(server="https://sky.example.com")
+    context.ledger.update(RUN, lambda one: one.with_last(engine=gone), what="asked")
+    elsewhere = FakeEngine(engine.clock, at=EngineAddress(server="https://other.example.com"))
+    for name in ("requests", "cluster", "past", "address"):
+        setattr(engine, name, getattr(elsewhere, name))
+    assert run(["down", RUN]) == 2
+    assert f"`gpuplan down {RUN} --skypilot-is-gone`" in capsys.readouterr().err
+    assert run(["down", RUN, "--skypilot-is-gone"]) == 0
+    said = capsys.readouterr().err
+    assert "aws ec2 terminate-instances --region us-east-1" in said
+    assert "Nothing was ended." in said and "spent at least $" in said
+    assert run(["history"]) == 0
+    told = capsys.readouterr().out
+    assert len(re.findall(r"≥ \$\d", told)) == 2, told
+    assert run(["history", "--by", "owner"]) == 0
+    assert len(re.findall(r"≥ \$\d", capsys.readouterr().out)) == 2
+    assert run(["history", "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["is_bound"], row["is_unknown"]) == ("False", "True")

@@ -1,7 +1,9 @@
 """`gpuplan resume` counts machines at the price of how they are bought now, and asks first."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +12,9 @@ from fake_engine import FakeEngine
 from gpuplan.cli.commands import resume
 from gpuplan.cli.main import run
 from gpuplan.launcher.guard.orders import Orders
+from gpuplan.launcher.lifecycle.engine import NoCapacityError
+from gpuplan.launcher.skypilot import prices
+from gpuplan.launcher.skypilot.placement import Place
 from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.launch_sums import Wanted
 from gpuplan.launcher.store.launches import Ledger, default_ledger
@@ -143,3 +148,65 @@ def test_it_asks_before_it_rents(
     assert asked == ["Rent these machines?"]
     assert "at worst in all" in capsys.readouterr().err
     assert len(kept(engine, before).attempts) == 1
+
+
+@pytest.mark.parametrize("bought", [(), ("--spot",)])
+def test_skypilots_price_is_counted_where_it_is_higher(
+    plan: Plan,
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+    bought: tuple[str, ...],
+) -> None:
+    before = ended(engine, plan, *bought)
+    asked: list[dict[str, Any]] = []
+
+    def theirs(task: dict[str, Any]) -> list[Decimal]:
+        asked.append(task["resources"])
+        return [Decimal(40)]
+
+    monkeypatch.setattr(prices, "skypilot_prices", theirs)
+    assert run(["resume", before.run, "-y", "--detach"]) == 0
+    said = capsys.readouterr().err
+    assert "aws/us-east-1: the plan says" in said
+    assert "SkyPilot's own table $40.00/h" in said and "aws/us-east-1 $40.00/h." in said
+    assert asked[0]["ordered"] == [{"infra": "aws/us-east-1", "use_spot": bool(bought)}]
+    again = kept(engine, before)
+    assert again.places[0].usd_per_hour == 40
+    assert orders(before).at("AWS", "us-east-1", "us-east-1a").usd_per_hour >= 40
+    assert before.reserved_usd is not None and again.reserved_usd is not None
+    assert again.reserved_usd > before.reserved_usd
+
+
+def test_the_limit_by_the_hour_holds_for_a_resume(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    before = ended(engine, plan, "--max-hourly-cost", "30")
+    assert before.max_hourly_cost_usd == 30
+    monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [Decimal(40)])
+    assert run(["resume", before.run, "-y", "--detach"]) == 4
+    assert (
+        "$40.00 an hour in aws/us-east-1, more than --max-hourly-cost $30.00"
+        in capsys.readouterr().err
+    )
+    assert len(kept(engine, before).attempts) == 1
+    assert run(["resume", before.run, "-y", "--detach", "--max-hourly-cost", "50"]) == 0
+    assert kept(engine, before).max_hourly_cost_usd == 50
+
+
+def test_what_the_account_cannot_start_is_not_asked_for(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    before = ended(engine, plan)
+    asked: list[list[str | None]] = []
+
+    def no_quota(_plan: Plan, places: Sequence[Place], *, spot: bool) -> None:
+        asked.append([one.region for one in places])
+        assert not spot
+        raise NoCapacityError("0 of 0 vCPUs used, needs 96.", fix="ask for more quota.")
+
+    monkeypatch.setattr("gpuplan.api.resuming.refuse_nowhere", no_quota)
+    assert run(["resume", before.run, "-y", "--detach"]) == 3
+    assert "needs 96" in capsys.readouterr().err
+    assert (asked, len(kept(engine, before).attempts)) == ([["us-east-1"]], 1)
+    assert run(["resume", before.run, "-y", "--detach", "--no-check-capacity"]) == 0

@@ -11,6 +11,8 @@ import pytest
 from answers import make_estimate, make_plan, make_ranked_estimate, make_unworked_estimate
 from budget_reports import HOSTILE_NAMES, hostile_report, small_report
 from fake_engine import Clock, FakeEngine
+from kept_pages import attempt, launch
+from kept_pages import keep as keep_launch
 from launch_records import RUN, make_context, make_record
 from starlette.testclient import TestClient
 
@@ -170,6 +172,22 @@ def test_launches_show_spent_against_planned(client, tmp_path: Path) -> None:
     assert 'data-refresh-s="10"' in text
     page = client.get(f"/launch/{RUN}").text
     assert "Burn-down" in page and f"<code>gpuplan stop {RUN}</code>" in page
+
+
+def test_dollars_that_are_a_bound_are_marked(client) -> None:
+    at = NOW - timedelta(hours=3)
+    lost = attempt(at, ended_at=at + timedelta(hours=1), outcome="lost")
+    for run, change in (
+        ("net-20261122-090000-aaaaaa", {"is_bound": True}),
+        ("net-20261122-090000-bbbbbb", {"unknown_from": at + timedelta(minutes=30)}),
+    ):
+        ends = {"state": "ended", "outcome": "lost"}
+        one = launch(run, NOW, 3, attempts=(lost.model_copy(update=change),), **ends)
+        keep_launch(one, NOW)
+    text = client.get("/launches").text
+    assert "≤ $22" in text and "≥ $11" in text
+    assert re.search(r"\? \$3\d", text), "a sum of both is neither"
+    assert "at least, none runs" in client.get("/launch/net-20261122-090000-bbbbbb").text
 
 
 def test_a_project_will_come_to_no_less_than_its_open_launches_have_spent(

@@ -1,6 +1,7 @@
 """A launch, a stop and a down that are cut off at any moment, and picked up: nothing is lost."""
 
 import io
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan.catalog.errors import LimitError, UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, EngineJob
+from gpuplan.launcher.lifecycle.following import follow
 from gpuplan.launcher.lifecycle.reconcile.reconcile import reconcile, take_down
-from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run, resume, show_log, stop
+from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, show_log, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin
 from gpuplan.launcher.store.accounting import closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
@@ -70,7 +72,7 @@ def test_a_launch_that_is_killed_at_any_moment_is_picked_up(
         assert not [one for one in found if one.is_orphan], f"orphan after moment {moment}"
         record = context.ledger.get(RUN)
         if record.is_open:
-            record = follow(context, record)
+            record = follow(context, record, wait=engine.clock.pass_s)
         assert record.state == "ended"
         assert engine.live() == [], f"moment {moment} left machines"
         assert len(engine.books) <= 1, f"moment {moment} launched twice"
@@ -186,13 +188,15 @@ def test_a_log_that_breaks_off_is_followed_again(
 ) -> None:
     record = launched(context, make_record(tmp_path, engine.clock))
     engine.log_breaks = 3
-    ended = follow(context, record)
+    ended = follow(context, record, wait=engine.clock.pass_s)
     assert (ended.outcome, engine.live()) == ("succeeded", [])
 
     other = launched(context, make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2"))
-    engine.log_breaks = 30
-    with pytest.raises(EngineError, match="its job goes on"):
-        follow(context, other)
+    engine.log_breaks = 10_000
+    before = engine.clock()
+    with pytest.raises(EngineError, match="for a day; its job goes on"):
+        follow(context, other, wait=engine.clock.pass_s)
+    assert engine.clock() - before > timedelta(hours=24)
     assert context.ledger.get(other.run).state == "running"
     engine.take_machines(other.cluster)
     assert follow(context, context.ledger.get(other.run)).outcome == "lost"

@@ -8,7 +8,8 @@ import pytest
 from fake_engine import FakeEngine, Killed
 from launch_records import RUN, make_context, make_record
 
-from gpuplan.launcher.lifecycle.resume import follow, reconcile_run, resume
+from gpuplan.launcher.lifecycle.following import follow
+from gpuplan.launcher.lifecycle.resume import reconcile_run, resume
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord

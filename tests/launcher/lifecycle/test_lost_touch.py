@@ -1,6 +1,9 @@
 """A connection to SkyPilot's server that is lost: it ends nothing, whatever was asked."""
 
 import io
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,8 @@ from launch_records import RUN, launched, make_record
 
 from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import LostTouchError
-from gpuplan.launcher.lifecycle.resume import follow, reconcile_run
+from gpuplan.launcher.lifecycle.following import follow, show_and_follow
+from gpuplan.launcher.lifecycle.resume import reconcile_run
 from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
@@ -92,3 +96,44 @@ def test_a_server_that_is_lost_at_any_call_ends_no_launch(
     setattr(engine, call, whole)
     after, _ = reconcile_run(context, context.ledger.get(RUN))
     assert (after.outcome, engine.live()) == ("succeeded", [])
+
+
+@pytest.mark.parametrize("managed", [False, True])
+@pytest.mark.parametrize("call", ["tail", "requests"])
+def test_a_network_that_is_away_for_an_hour_does_not_end_what_follows(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, managed: bool, call: str
+) -> None:
+    """With --fetch, the results go with the machines where no command is there to bring them."""
+    said: list[str] = []
+    context = replace(context, tell=said.append)
+    fetch = None if managed else str(tmp_path / "results")
+    record = launched(context, make_record(tmp_path, engine.clock, managed=managed, fetch=fetch))
+    back_at = engine.clock() + timedelta(hours=1)
+    names = (call, "managed_jobs", "tail_managed") if managed else (call,)
+    for name in names:
+        setattr(engine, name, _away_until(engine, name, back_at))
+    ended = follow(context, record, wait=engine.clock.pass_s)
+    assert (ended.outcome, engine.live()) == ("succeeded", [])
+    assert engine.clock() - back_at < timedelta(minutes=15)
+    assert len([one for one in said if "did not answer" in one]) <= 2, said
+
+
+def _away_until(engine: FakeEngine, name: str, back_at: datetime) -> Callable[..., object]:
+    whole = getattr(engine, name)
+
+    def call(*given: object, **named: object) -> object:
+        return whole(*given, **named) if engine.clock() >= back_at else lose()
+
+    return call
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_a_log_that_is_shown_to_its_end_survives_a_lost_server(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, managed: bool
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock, managed=managed))
+    back_at = engine.clock() + timedelta(minutes=10)
+    for name in ("tail", "managed_jobs", "tail_managed", "cluster", "requests"):
+        setattr(engine, name, _away_until(engine, name, back_at))
+    ended = show_and_follow(context, record, io.StringIO(), wait=engine.clock.pass_s)
+    assert (ended.outcome, engine.live()) == ("succeeded", [])

@@ -7,7 +7,8 @@ from fake_engine import Clock, FakeEngine
 from launch_records import RUN, make_record
 
 from gpuplan.launcher.lifecycle.engine import EngineError
-from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run
+from gpuplan.launcher.lifecycle.following import follow
+from gpuplan.launcher.lifecycle.resume import down, reconcile_run
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.store.accounting import spent_usd
 from gpuplan.launcher.store.spending_limits import SpendingLimits

@@ -127,6 +127,22 @@ def test_an_export_that_cannot_be_made_says_why(
     assert sorted(one.name for one in (folder / "out").iterdir()) == ["checkpoints"]
 
 
+def test_the_best_is_the_best_whose_checkpoint_is_whole(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run killed between an evaluation and its checkpoint, on a disk that was full."""
+    evaluations = folder / "out" / "evaluations.jsonl"
+    words = ["export-weights", "out", "--to", "safetensors", "--checkpoint", "best"]
+    evaluations.write_text('{"step": 2, "best_step": 2}\n{"step": 4, "best_step": 4}\n{"step": 6')
+    assert run([*words, "-o", "best"]) == 0
+    assert "of step 2" in capsys.readouterr().out
+    evaluations.write_text('{"step": 4, "best_step": 4}\n')
+    assert run([*words, "-o", "other"]) == 2
+    said = capsys.readouterr().err
+    assert "no checkpoint of step 4; it has those of 2." in said
+    assert "give --checkpoint 2 or newest." in said
+
+
 def test_nodes_find_the_weights_in_what_they_are_sent(folder: Path) -> None:
     (folder / "w").mkdir()
     save_file({"weight": torch.ones(1)}, folder / "w" / "model.safetensors")

@@ -93,3 +93,12 @@ def test_a_clock_that_was_set_back_takes_nothing_back() -> None:
 def test_what_the_guard_counted_stands() -> None:
     one = attempt(NOW - timedelta(hours=2), counted_usd=Decimal("11.11"))
     assert burn_of(2.0, attempts=(one,)).spent_usd == Decimal("11.11")
+
+
+def test_a_launch_of_unknown_end_is_drawn_to_where_it_was_last_seen() -> None:
+    began_at, seen_at = NOW - timedelta(days=10), NOW - timedelta(days=9)
+    one = attempt(began_at, ended_at=NOW - timedelta(days=1), outcome="lost", unknown_from=seen_at)
+    record = launch("net-1", NOW, 240, state="ended", outcome="lost", attempts=(one,))
+    drawn = burn_down(record, now=NOW).spent
+    assert drawn[-1] == (seen_at, 24 * RATE)
+    assert len({usd for _, usd in drawn}) > 20

@@ -17,12 +17,13 @@ from fake_engine import Clock
 from launch_records import make_record
 
 from gpuplan.cli.main import run
-from gpuplan.launcher.store.accounting import node_hours, spent_usd
+from gpuplan.launcher.store.accounting import node_hours, spent_in_usd, spent_usd
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord, PricedPlace
 from gpuplan.launcher.store.launch_rows import COLUMNS, row_of
 from gpuplan.launcher.store.launch_sums import BYS, By, Wanted, launch_sums
 from gpuplan.launcher.store.launches import Ledger
+from gpuplan.launcher.store.migrations import MIGRATIONS
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 NOW = datetime(2027, 3, 20, tzinfo=UTC)
@@ -217,3 +218,68 @@ def _cpu_s(wanted: Wanted, by: By) -> float:
     begin = time.process_time()
     assert launch_sums(Store(), wanted, by, now=NOW)
     return time.process_time() - begin
+
+
+def test_a_month_has_what_was_spent_in_it_as_its_limit_counts(tmp_path: Path) -> None:
+    """One of 40 hours, 30 of them in January; one made in January and resumed in February."""
+    at = datetime(2027, 1, 30, 18, tzinfo=UTC)
+    long = record(tmp_path, 0).attempts[0]
+    long = long.model_copy(update={"asked_at": at, "began_at": at, "is_bound": False})
+    long = long.model_copy(update={"ended_at": at + timedelta(hours=40)})
+    again = long.model_copy(
+        update={
+            "number": 2,
+            "asked_at": at + timedelta(days=9),
+            "began_at": at + timedelta(days=9),
+            "ended_at": at + timedelta(days=9, hours=1),
+            "is_bound": True,
+        }
+    )
+    short = long.model_copy(update={"ended_at": at + timedelta(hours=1)})
+    made = [
+        record(tmp_path, 1, created_at=at, attempts=(long,)),
+        record(tmp_path, 2, created_at=at, attempts=(short, again)),
+        record(tmp_path, 3, created_at=at, attempts=(short,)),
+    ]
+    keep(Store(), made)
+    for _ in range(2):
+        january, february = launch_sums(Store(), Wanted(), "month", now=NOW)
+        assert (january.name, january.launches, february.name, february.launches) == (
+            *("2027-01", 3),
+            *("2027-02", 0),
+        )
+        assert (january.is_bound, february.is_bound) == (False, True)
+        assert january.node_hours == pytest.approx(30 + 1 + 1)
+        assert february.node_hours == pytest.approx(10 + 1)
+        for one in (january, february):
+            assert one.spent_usd == sum(spent_in_usd(r, one.name or "", now=NOW) for r in made)
+        whole = sum(spent_usd(one, now=NOW) for one in made)
+        assert january.spent_usd + february.spent_usd == whole
+        with Store().transaction("IMMEDIATE") as connection:  # As an earlier version left them.
+            connection.execute("UPDATE launches SET ended_microusd = NULL, in_one_month = NULL")
+
+
+def test_a_store_of_before_months_were_told_apart_tells_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = datetime(2027, 1, 31, 23, tzinfo=UTC)
+    over = (
+        record(tmp_path, 0)
+        .attempts[0]
+        .model_copy(update={"asked_at": at, "began_at": at, "ended_at": at + timedelta(hours=4)})
+    )
+    made = [record(tmp_path, 1), record(tmp_path, 2, created_at=at, attempts=(over,))]
+    new = ("is_unknown", "in_one_month")
+    with monkeypatch.context() as earlier:
+        earlier.setattr("gpuplan.launcher.store.migrations.MIGRATIONS", MIGRATIONS[:7])
+        rows = [{k: v for k, v in row_of(one).items() if k not in new} for one in made]
+        with Store().transaction("IMMEDIATE") as connection:
+            for row in rows:
+                names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+                connection.execute(f"INSERT INTO launches ({names}) VALUES ({marks})", row)
+    found = {one.name: one.spent_usd for one in launch_sums(Store(), Wanted(), "month", now=NOW)}
+    assert found == {
+        month: sum(spent_in_usd(one, month, now=NOW) for one in made)
+        for month in ("2027-01", "2027-02")
+    }
+    assert found["2027-02"] > 100

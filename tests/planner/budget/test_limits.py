@@ -179,3 +179,12 @@ def test_a_kept_report_counts_its_launches_anew() -> None:
     once = with_spent(planned, [spend("60"), spend("1", "net-2", month=Month(2027, 1))])
     again = with_spent(once, [spend("61"), spend("1", "net-2", month=Month(2027, 1))])
     assert again == with_spent(planned, [spend("61"), spend("1", "net-2", month=Month(2027, 1))])
+
+
+def test_a_launch_over_the_turn_of_a_month_counts_in_both() -> None:
+    parts = {"2027-01": Decimal("45"), "2027-02": Decimal("15")}
+    one = spend("60", launched=Launched(plan="p-a"), month=Month(2027, 1), usd_by_month=parts)
+    found = with_spent(launched(report({"limits": {"month": "50"}})), [one])
+    spent = {row.name: row.spent_usd for row in found.by_month if row.spent_usd is not None}
+    assert spent == parts
+    assert not any(one.is_over for one in found.limits)

@@ -217,3 +217,21 @@ def test_one_number_among_many_is_found(value: float, dtype: torch.dtype) -> Non
 
 def test_large_weights_are_finite() -> None:
     assert all_finite([nn.Parameter(torch.full((1000,), 3e38))], CPU)
+
+
+def test_the_best_stays_until_the_checkpoint_of_a_better_one_is_whole(tmp_path: Path) -> None:
+    """An evaluation is better while an older checkpoint is still written: the disk may be full."""
+    checkpoints = saver(tmp_path, keep=1)
+
+    def begin(step: int) -> None:
+        facts = {"step": step, "elapsed_s": 1.0, "scaler": None}
+        checkpoints.save(contents(1.0), facts=facts, elapsed_s=1.0)
+
+    begin(20)
+    checkpoints.keep_best(20)
+    begin(30)
+    checkpoints.keep_best(40)
+    begin(40)  # Names that of step 30 first.
+    assert [one.name for one in whole_checkpoints(tmp_path)] == ["step-00000020", "step-00000030"]
+    checkpoints.finish()
+    assert [one.name for one in whole_checkpoints(tmp_path)] == ["step-00000040"]

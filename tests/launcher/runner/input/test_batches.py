@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
 from gpuplan.catalog.errors import UserFileError
-from gpuplan.launcher.runner.input.batches import SyntheticBatches, open_batches
+from gpuplan.launcher.runner.input.batches import SyntheticBatches, default_workers, open_batches
 from gpuplan.launcher.runner.input.samples import Share, StepOrder
 from gpuplan.launcher.runner.input.streams import Dealt
 
@@ -162,3 +162,15 @@ def _values(dataset: type, share: Share, workers: int) -> list[list[float]]:
     steps: list[Any] = [batches.step() for _ in range(3)]
     parts: list[Any] = [part for step in steps for batch in step for part in batch]
     return [part.tolist() for part in parts]
+
+
+def test_workers_follow_the_cores_where_the_system_tells_no_affinity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As macOS does not: a run with a data set ended with a traceback there."""
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert default_workers() == 3
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    assert default_workers() == 0
