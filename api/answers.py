@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..planner.predict.measured.known_runs import KnownRuns
     from ..planner.predict.timeline import Span
     from ..planner.search.machines.offers import SpotPrices
-    from ..planner.search.search import SearchOutcome
+    from ..planner.search.outcome import SearchOutcome
     from ..planner.validation.errors import Validation
     from ..planner.validation.folds import Protocol
     from ..profiles.doctor.checks import Diagnosis
