@@ -15,7 +15,7 @@ from ..plan.layout import Layout
 from ..software.compile_time import compiles_too_long
 from ..software.frozen_base import why_not_kept
 from ..software.stack import PADDED_WIDTHS
-from ..step.odd_widths import wider_width
+from ..step.kernels.odd_widths import wider_width
 from . import snippets
 from .answer import Kind
 from .masked_attention import takes_a_mask

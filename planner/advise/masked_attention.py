@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...profiles.profile import Affine, Kernel, Profile, StepTrace
-from ..step.masked_attention import EFFICIENT, takes_mask
+from ..step.kernels.masked_attention import EFFICIENT, takes_mask
 
 
 def takes_a_mask(profile: Profile) -> bool:

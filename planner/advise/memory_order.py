@@ -1,7 +1,7 @@
 """A model of images whose convolutions run in NCHW order, as it would be in channels-last order.
 
 Tensor cores take no other order: cuDNN turns the tensors of every convolution around and back
-(planner/step/kernel_times.py). `to(memory_format=torch.channels_last)` spares that.
+(planner/step/kernels/kernel_times.py). `to(memory_format=torch.channels_last)` spares that.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .data_parallel_comm import Traffic, TrafficRows, exposed_s, straggling, tra
 from .data_parallel_step import StepTimes, step_times
 from .exchange_times import exchange_s
 from .expert_exchange import expert_share
-from .kernel_totals import MicroBatchTimes, SegmentTimes
+from .kernels.kernel_totals import MicroBatchTimes, SegmentTimes
 from .pipeline_bubble import bubble_s
 from .slotted_calls import WireBytes
 

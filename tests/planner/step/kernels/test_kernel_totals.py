@@ -11,7 +11,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision, Recompute, Stack
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.stack import facts_of
-from gpuplan.planner.step.kernel_totals import StepKernels
+from gpuplan.planner.step.kernels.kernel_totals import StepKernels
 from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.profile import Affine, Kernel, Phase, Segment, StepTrace
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...profiles.profile import Kernel
+from ....profiles.profile import Kernel
 
 MULTIPLE = 64
 """Of a width that every kernel takes: rows of 128 bytes in 16 bits."""

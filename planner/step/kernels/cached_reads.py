@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.profile import Kernel
+from ....profiles.curves.device_curves import DeviceCurves
+from ....profiles.profile import Kernel
 from .kernel_times import STREAM_KIND, KernelTable
 
 Array = np.ndarray

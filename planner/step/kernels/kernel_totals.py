@@ -12,15 +12,15 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Precision, Recompute
-from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
-from ..parallelism.column_row_parallel import SPLIT_EXPERTS, is_expert_product
-from ..software.fusion import REREAD, Outliving, fuse
-from ..software.kernel_levels import has_fast_cache, in_step
-from ..software.stack import StackFacts
-from ..software.versions import fuses_experts, lacks_grouped_kernels, picks_layouts
+from ....catalog.types import Accelerator
+from ....catalog.vocabulary import Precision, Recompute
+from ....profiles.curves.device_curves import DeviceCurves
+from ....profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
+from ...parallelism.column_row_parallel import SPLIT_EXPERTS, is_expert_product
+from ...software.fusion import REREAD, Outliving, fuse
+from ...software.kernel_levels import has_fast_cache, in_step
+from ...software.stack import StackFacts
+from ...software.versions import fuses_experts, lacks_grouped_kernels, picks_layouts
 from .attention_rows import AttentionRows
 from .cached_reads import found_in_cache_s
 from .kernel_times import MATMUL_KINDS, KernelTable

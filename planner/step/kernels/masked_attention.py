@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ...profiles.profile import Kernel
+from ....profiles.profile import Kernel
 
 EFFICIENT = "efficient"
 """In the name of the kernel that is left where no flash kernel serves."""

@@ -7,15 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ...catalog.vocabulary import Precision
-from ...profiles.curves.attention import AttentionShape
-from ...profiles.curves.device_curves import FEW_CHANNELS, DeviceCurves, StreamKind
-from ...profiles.curves.gemm import GemmShapes
-from ...profiles.curves.odd_widths import OddWidths
-from ...profiles.profile import Affine, Kernel, KernelKind
-from ..constants import Constants
-from ..growth import grown
-from ..parallelism.column_row_parallel import GATHERED_RANKS
+from ....catalog.vocabulary import Precision
+from ....profiles.curves.attention import AttentionShape
+from ....profiles.curves.device_curves import FEW_CHANNELS, DeviceCurves, StreamKind
+from ....profiles.curves.gemm import GemmShapes
+from ....profiles.curves.odd_widths import OddWidths
+from ....profiles.profile import Affine, Kernel, KernelKind
+from ...constants import Constants
+from ...growth import grown
+from ...parallelism.column_row_parallel import GATHERED_RANKS
 from .odd_widths import odd_widths_of
 
 Array = np.ndarray

@@ -10,8 +10,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Stack
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.stack import facts_of
-from gpuplan.planner.step.kernel_totals import StepKernels
-from gpuplan.planner.step.masked_attention import is_efficient, takes_mask
+from gpuplan.planner.step.kernels.kernel_totals import StepKernels
+from gpuplan.planner.step.kernels.masked_attention import is_efficient, takes_mask
 from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.profile import Affine, Kernel, Phase
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.profile import Kernel
-from ..software.kernel_levels import (
+from ....profiles.curves.device_curves import DeviceCurves
+from ....profiles.profile import Kernel
+from ...software.kernel_levels import (
     attention_architecture,
     attention_slowdown,
     efficient_slowdown,
     serves_masks,
 )
-from ..software.stack import StackFacts
+from ...software.stack import StackFacts
 from .kernel_times import KernelTable
 from .masked_attention import is_efficient, takes_mask, widest_for_cudnn
 
