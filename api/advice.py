@@ -124,7 +124,7 @@ def _asked(
         UsageError: it is no setting.
     """
     from ..launcher.store.sourced_plan import SourcedPlan
-    from ..planner.advise.todays_setting import question_of
+    from ..planner.advise.today.todays_setting import question_of
 
     planned_for = today.workload if isinstance(today, SourcedPlan) else None
     setting = today.plan if isinstance(today, SourcedPlan) else today

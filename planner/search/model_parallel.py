@@ -17,7 +17,7 @@ from ..plan.errors import UnsupportedError
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..predict.kept.model_cache import ModelCache
-from ..predict.peak_memory import framework_of, memory_parts
+from ..predict.memory.peak_memory import framework_of, memory_parts
 from ..predict.step_time import step_parts
 from ..predict.supported import refuse_unsupported
 from .search_space import Space, few_micro_batches

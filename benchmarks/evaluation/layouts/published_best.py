@@ -29,7 +29,7 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import MOST_OOM, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.memory.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import RECOMPUTE_PER_OP
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
 from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor

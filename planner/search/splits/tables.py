@@ -14,7 +14,7 @@ from ...plan.errors import UnsupportedError
 from ...plan.setup import Setup
 from ...predict.kept.kept_tables import kept_array
 from ...predict.kept.model_cache import ModelCache
-from ...predict.split_memory import accumulations, split_peaks, stages_of
+from ...predict.memory.split_memory import accumulations, split_peaks, stages_of
 from ...predict.split_step import slowest_stages_of, split_shares
 from ...predict.step_time import sent_parts_of
 from ...step.exchange_times import links_used

@@ -37,7 +37,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.host_work import host_memory_of
 from gpuplan.planner.predict.interval import safe_peak_bytes
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.memory.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.predict import predict
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
 from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION

@@ -36,8 +36,8 @@ from gpuplan.planner.parallelism.legal_layouts import Shape, legal_layouts
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import memory_parts, sent_of
-from gpuplan.planner.predict.split_memory import (
+from gpuplan.planner.predict.memory.peak_memory import memory_parts, sent_of
+from gpuplan.planner.predict.memory.split_memory import (
     accumulations,
     shards_of,
     split_peaks,

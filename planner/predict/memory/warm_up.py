@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..plan.setup import Setup
-from .kept.model_cache import ModelCache
+from ...plan.setup import Setup
+from ..kept.model_cache import ModelCache
 
 FP32_FORWARD_FIRST = "fp32-forward-first"
 """Feature, as run records name it: one forward pass in fp32, with its graph, before training."""

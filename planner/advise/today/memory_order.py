@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...profiles.profile import Kernel, Profile, Segment, StepTrace
+from ....profiles.profile import Kernel, Profile, Segment, StepTrace
 
 PLAIN, CHANNELS_LAST = ".contiguous", ".channels_last"
 """How the operator of a traced convolution ends (profiles/trace/kernels/rules.py)."""

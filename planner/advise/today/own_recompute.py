@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...catalog.text.quantity import format_part
-from ...profiles.profile import CATEGORIES, MemoryStream, Profile, Segment, StepTrace
+from ....catalog.text.quantity import format_part
+from ....profiles.profile import CATEGORIES, MemoryStream, Profile, Segment, StepTrace
 
 ACTIVATIONS = CATEGORIES.index("activations")
 

@@ -7,9 +7,9 @@ import pytest
 from gpuplan.planner.parallelism.fsdp import units_of
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.cached_weights import cached_bytes
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import memory_parts
+from gpuplan.planner.predict.memory.cached_weights import cached_bytes
+from gpuplan.planner.predict.memory.peak_memory import memory_parts
 from gpuplan.profiles.profile import Profile
 
 EIGHT_BITS = Setup(layout=Layout(), precision="fp8", micro_batch=1, stack="megatron")

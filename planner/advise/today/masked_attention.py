@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...profiles.profile import Affine, Kernel, Profile, StepTrace
-from ..step.kernels.masked_attention import EFFICIENT, takes_mask
+from ....profiles.profile import Affine, Kernel, Profile, StepTrace
+from ...step.kernels.masked_attention import EFFICIENT, takes_mask
 
 
 def takes_a_mask(profile: Profile) -> bool:

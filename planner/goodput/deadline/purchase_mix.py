@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...catalog.units import SECONDS_PER_HOUR
-from .expected_run import ExpectedRun, expected_run
+from ....catalog.units import SECONDS_PER_HOUR
+from ..expected_run import ExpectedRun, expected_run
 from .hand_over import gains_by_moving, stays_on_spot
 from .loss import Outcomes, ends_of
 from .mixed_run import MixedRun

@@ -8,16 +8,16 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.changes import proposals
 from gpuplan.planner.advise.judgement import judged
-from gpuplan.planner.advise.memory_order import takes_images_in_plain_order
-from gpuplan.planner.advise.setting import Replanner, Setting
-from gpuplan.planner.advise.todays_setting import setting_of
+from gpuplan.planner.advise.today.memory_order import takes_images_in_plain_order
+from gpuplan.planner.advise.today.setting import Replanner, Setting
+from gpuplan.planner.advise.today.todays_setting import setting_of
 from gpuplan.planner.advise.wording import sentence
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 CATALOGUE = load_catalogue()
 TODAY = Question(
     work=Work(samples=1e7),

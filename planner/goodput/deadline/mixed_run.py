@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog.units import SECONDS_PER_HOUR
-from ..plan.parts import Estimated, Stops
-from .expected_run import interval_s
+from ....catalog.units import SECONDS_PER_HOUR
+from ...plan.parts import Estimated, Stops
+from ..expected_run import interval_s
+from ..priors import beside_steps
+from ..restarts import Conditions
+from ..spread import CUT, NORMAL, Spread
+from ..stops import as_conditions
 from .hand_over import RESTARTS
 from .loss import Outcomes, PartLoss
-from .priors import beside_steps
-from .restarts import Conditions
-from .spread import CUT, NORMAL, Spread
-from .stops import as_conditions
 
 Array = Any
 """numpy array of floats: [cells], and [places] where it says so."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpuplan.launcher.guard.decisions import handover
 from gpuplan.launcher.guard.decisions.verdicts import Reading
 from gpuplan.launcher.guard.orders import HandOver
-from gpuplan.planner.goodput.hand_over import RESTARTS, gains_by_moving, stays_on_spot
+from gpuplan.planner.goodput.deadline.hand_over import RESTARTS, gains_by_moving, stays_on_spot
 
 steps = st.integers(0, 1000)
 

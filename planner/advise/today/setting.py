@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ...catalog.errors import UsageError
-from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
-from ...profiles.passes.fused_optimizer import with_fused_optimizer
-from ...profiles.passes.optimizers import with_optimizer
-from ...profiles.profile import Profile
-from ..cost.run_cost import samples_of, steps_of
-from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
-from ..hardware.cluster import Site
-from ..plan.errors import UnsupportedError
-from ..plan.plan import Plan
-from ..plan.question import Money, Question, Work
-from ..plan.setup import Setup
-from ..predict.kept.model_cache import ModelCache
-from ..predict.predict import predict
-from ..search.answer.to_plan import as_plan
-from ..search.candidate import Candidate
-from ..search.machines.offers import PricedInstance
-from ..search.progress import Progress, untold
-from ..software.checkpoint_size import checkpoint_bytes
-from ..software.stack import casts_layers
+from ....catalog.errors import UsageError
+from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
+from ....profiles.passes.fused_optimizer import with_fused_optimizer
+from ....profiles.passes.optimizers import with_optimizer
+from ....profiles.profile import Profile
+from ...cost.run_cost import samples_of, steps_of
+from ...goodput.own_stops import NO_OWN_STOPS, OwnStops
+from ...hardware.cluster import Site
+from ...plan.errors import UnsupportedError
+from ...plan.plan import Plan
+from ...plan.question import Money, Question, Work
+from ...plan.setup import Setup
+from ...predict.kept.model_cache import ModelCache
+from ...predict.predict import predict
+from ...search.answer.to_plan import as_plan
+from ...search.candidate import Candidate
+from ...search.machines.offers import PricedInstance
+from ...search.progress import Progress, untold
+from ...software.checkpoint_size import checkpoint_bytes
+from ...software.stack import casts_layers
 from .masked_attention import with_causal_attention
 from .memory_order import with_channels_last
 from .own_recompute import without_own_recompute

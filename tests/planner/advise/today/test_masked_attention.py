@@ -7,7 +7,7 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.advise import AdviceOutcome, advise
 from gpuplan.planner.advise.answer import Change
-from gpuplan.planner.advise.masked_attention import takes_a_mask, with_causal_attention
+from gpuplan.planner.advise.today.masked_attention import takes_a_mask, with_causal_attention
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.profiles.profile import Affine, Kernel, Profile, Segment, StepTrace
 

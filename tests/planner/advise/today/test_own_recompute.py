@@ -9,13 +9,13 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.advise import advise
 from gpuplan.planner.advise.changes import Proposal, proposals
-from gpuplan.planner.advise.own_recompute import (
+from gpuplan.planner.advise.today.own_recompute import (
     own_recompute,
     own_recompute_notes,
     without_own_recompute,
 )
-from gpuplan.planner.advise.setting import Replanner
-from gpuplan.planner.advise.todays_setting import setting_of
+from gpuplan.planner.advise.today.setting import Replanner
+from gpuplan.planner.advise.today.todays_setting import setting_of
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.profiles.analysis.replay import replay
 from gpuplan.profiles.passes.recompute import recomputed

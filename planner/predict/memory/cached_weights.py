@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..parallelism.fsdp import Unit
-from ..parallelism.rank_parameters import RankUnits
-from ..plan.setup import Setup
-from ..software.fp8_operands import cached_weight_bytes
+from ...parallelism.fsdp import Unit
+from ...parallelism.rank_parameters import RankUnits
+from ...plan.setup import Setup
+from ...software.fp8_operands import cached_weight_bytes
 
 
 def cached_bytes(setup: Setup, units: Iterable[Unit] | RankUnits) -> float:

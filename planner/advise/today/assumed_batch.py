@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...profiles.profile import Profile
-from ..cost.run_cost import given_samples
-from ..plan.answer.asked import AskedBatch
-from ..plan.plan import Plan
-from ..plan.question import Question
-from ..search.batch_rule import global_batch_of
+from ....profiles.profile import Profile
+from ...cost.run_cost import given_samples
+from ...plan.answer.asked import AskedBatch
+from ...plan.plan import Plan
+from ...plan.question import Question
+from ...search.batch_rule import global_batch_of
 from .setting import Replanner, Setting, fits
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .restarts import Conditions, elapsed
-from .spread import normal_below_all
+from ..restarts import Conditions, elapsed
+from ..spread import normal_below_all
 
 Array = Any
 """numpy array of floats, or a number."""

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ...catalog.errors import UsageError
-from ...catalog.names import shown_instance
-from ...catalog.snapshot import Catalogue
-from ...catalog.vocabulary import OPTIMIZERS, FrozenPrecision, Precision
-from ...profiles.profile import Profile
-from ..plan.layout import Layout
-from ..plan.plan import ANYWHERE, Plan
-from ..plan.question import Choices, Machine, Money, Question, Work
-from ..plan.setup import Setup
-from ..search.frozen_ways import KEPT_AS
-from ..search.layouts.some_layers import asked_share
-from ..search.machines.offers import PricedInstance, survey
-from ..search.search_space import file_precision, stack_for
-from ..software.frozen_base import why_not_kept
-from ..software.stack import casts_layers
-from ..software.versions import reduction_features
+from ....catalog.errors import UsageError
+from ....catalog.names import shown_instance
+from ....catalog.snapshot import Catalogue
+from ....catalog.vocabulary import OPTIMIZERS, FrozenPrecision, Precision
+from ....profiles.profile import Profile
+from ...plan.layout import Layout
+from ...plan.plan import ANYWHERE, Plan
+from ...plan.question import Choices, Machine, Money, Question, Work
+from ...plan.setup import Setup
+from ...search.frozen_ways import KEPT_AS
+from ...search.layouts.some_layers import asked_share
+from ...search.machines.offers import PricedInstance, survey
+from ...search.search_space import file_precision, stack_for
+from ...software.frozen_base import why_not_kept
+from ...software.stack import casts_layers
+from ...software.versions import reduction_features
 from .assumed_batch import batch_by_rule
 from .own_recompute import own_recompute
 from .setting import Setting

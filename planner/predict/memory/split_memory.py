@@ -7,29 +7,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..memory.stages.memory import checked_stages
-from ..memory.stages.shapes import stage_shapes
-from ..memory.stages.split_peaks import Shards, peak_bytes
-from ..memory.stages.stream import streams_of
-from ..memory.stages.tables import Stages
-from ..memory.stages.whole import gradient_share
-from ..parallelism.legal_layouts import Shape
-from ..parallelism.pipeline_stages import in_flight
-from ..parallelism.rank_parameters import expert_data_layout
-from ..plan.layout import Layout
-from ..plan.setup import Setup
-from ..software.deepspeed_engine import (
+from ...memory.stages.memory import checked_stages
+from ...memory.stages.shapes import stage_shapes
+from ...memory.stages.split_peaks import Shards, peak_bytes
+from ...memory.stages.stream import streams_of
+from ...memory.stages.tables import Stages
+from ...memory.stages.whole import gradient_share
+from ...parallelism.legal_layouts import Shape
+from ...parallelism.pipeline_stages import in_flight
+from ...parallelism.rank_parameters import expert_data_layout
+from ...plan.layout import Layout
+from ...plan.setup import Setup
+from ...software.deepspeed_engine import (
     engine_bytes,
     received_bytes,
     runs_deepspeed,
     sums_in_fp32,
 )
-from ..step.model_parallel_step import boundary_bytes
+from ...step.model_parallel_step import boundary_bytes
+from ..fullest_rank import units_by_stage
+from ..kept.model_cache import ModelCache
+from ..setup import wire_bytes
 from .cached_weights import cached_bytes
-from .fullest_rank import units_by_stage
-from .kept.model_cache import ModelCache
 from .peak_memory import memory_share, state_of
-from .setup import wire_bytes
 
 
 def accumulations(pipeline: int, virtual_stages: int) -> tuple[int, int]:

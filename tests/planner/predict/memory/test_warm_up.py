@@ -9,8 +9,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import Pool, memory_parts, pool_of
-from gpuplan.planner.predict.warm_up import FP32_FORWARD_FIRST, warm_up_bytes
+from gpuplan.planner.predict.memory.peak_memory import Pool, memory_parts, pool_of
+from gpuplan.planner.predict.memory.warm_up import FP32_FORWARD_FIRST, warm_up_bytes
 from gpuplan.profiles.profile import Profile
 
 DEVICE = load_catalogue().accelerators["A100-80GB-SXM"]

@@ -7,8 +7,8 @@ import pytest
 from answers import make_stops
 from simulated_runs import a_case, compared_mixes
 
+from gpuplan.planner.goodput.deadline.purchase_mix import Purchase, ways
 from gpuplan.planner.goodput.expected_run import expected_run
-from gpuplan.planner.goodput.purchase_mix import Purchase, ways
 from gpuplan.planner.plan.parts import Estimated
 
 HOUR = 3600.0

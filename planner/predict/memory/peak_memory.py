@@ -6,47 +6,47 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...catalog.types import Accelerator
-from ...profiles.passes.loss import with_loss
-from ...profiles.passes.residence import Residence
-from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
-from ..hardware.cluster import Site
-from ..hardware.device import capacity_bytes
-from ..memory.framework_memory import (
+from ....catalog.types import Accelerator
+from ....profiles.passes.loss import with_loss
+from ....profiles.passes.residence import Residence
+from ....profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from ...hardware.cluster import Site
+from ...hardware.device import capacity_bytes
+from ...memory.framework_memory import (
     MULTIPLYING_THREADS,
     POOLED_WORKSPACES,
     communicators,
     framework_bytes,
     workspace_bytes,
 )
-from ..memory.no_sync import NO_SYNC
-from ..memory.rank_memory import RankMemory
-from ..memory.stages.memory import checked_stages, stage_memories
-from ..memory.stages.sent import sent_bytes
-from ..offload.host_copies import state_on_device
-from ..parallelism.fsdp import units_of
-from ..parallelism.pipeline_stages import in_flight
-from ..parallelism.rank_trace import SplitTrace
-from ..plan.setup import Setup
-from ..software.deepspeed_engine import (
+from ...memory.no_sync import NO_SYNC
+from ...memory.rank_memory import RankMemory
+from ...memory.stages.memory import checked_stages, stage_memories
+from ...memory.stages.sent import sent_bytes
+from ...offload.host_copies import state_on_device
+from ...parallelism.fsdp import units_of
+from ...parallelism.pipeline_stages import in_flight
+from ...parallelism.rank_trace import SplitTrace
+from ...plan.setup import Setup
+from ...software.deepspeed_engine import (
     engine_bytes,
     largest_tensor,
     received_bytes,
     runs_deepspeed,
     sums_in_fp32,
 )
-from ..software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_8_bits_bytes
-from ..software.kept_memory import keeps_gradients
-from ..software.stack import gathers_once, runs_torch_pipelines
-from ..software.state_bytes import StateScale, state_scale, with_unused
-from ..software.versions import BUCKET_COPIES, FUSED_OPTIMIZER, steps_by_tensor
-from ..step.model_parallel_step import boundary_bytes
+from ...software.frozen_base import dequantised_bytes, quantised_bytes, saved_in_8_bits_bytes
+from ...software.kept_memory import keeps_gradients
+from ...software.stack import gathers_once, runs_torch_pipelines
+from ...software.state_bytes import StateScale, state_scale, with_unused
+from ...software.versions import BUCKET_COPIES, FUSED_OPTIMIZER, steps_by_tensor
+from ...step.model_parallel_step import boundary_bytes
+from ..fullest_rank import units_by_stage
+from ..host_work import staging_bytes
+from ..interval import safe_peak_bytes
+from ..kept.model_cache import ModelCache
+from ..setup import RECOMPUTE_MODES, recompute_policies, setup_residence, split_of, wire_bytes
 from .cached_weights import cached_bytes
-from .fullest_rank import units_by_stage
-from .host_work import staging_bytes
-from .interval import safe_peak_bytes
-from .kept.model_cache import ModelCache
-from .setup import RECOMPUTE_MODES, recompute_policies, setup_residence, split_of, wire_bytes
 from .warm_up import warm_up_bytes
 
 BY_TENSOR_TEMPORARIES = 2
