@@ -59,7 +59,6 @@ def test_an_outcome_comes_back_from_json_bit_by_bit() -> None:
         recompute_share=1 / 3,
         step_s=0.1 + 0.2,
         over_likely=1.1 / 3,
-        global_batch=64,
         is_risky=True,
         fitting=5,
     )
