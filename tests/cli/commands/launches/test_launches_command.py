@@ -6,19 +6,15 @@ import json
 import re
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_record
+from fake_engine import FakeEngine
+from launch_records import RUN, launched_with_orders, make_record
 
-from gpuplan import api
 from gpuplan.cli.main import run
-from gpuplan.launcher.lifecycle.reconcile.reconcile import Listing, Skipped
-from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
-from gpuplan.launcher.skypilot import engine as sky_engine
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, begin
 from gpuplan.launcher.store.estimates import Store, StoreError
 from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
 from gpuplan.launcher.store.spending_limits import SpendingLimits
@@ -27,46 +23,6 @@ GUARDED = (
     'gpuplan-guard: {"verdict": {"why": "projection", "text": "projected $90.00, above $45.00",'
     ' "exit_code": 4}, "spent_usd": 2.5}\n'
 )
-
-
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    fake = FakeEngine(Clock(datetime.now(UTC)))
-
-    class EngineTime:
-        now = staticmethod(lambda _zone: fake.clock())
-
-    monkeypatch.setattr(api.launches, "datetime", EngineTime)
-    monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
-    monkeypatch.setattr(
-        "gpuplan.launcher.lifecycle.reconcile.cloud_instances.labelled_instances",
-        lambda _regions: Listing(),
-    )
-    monkeypatch.setattr(
-        "gpuplan.launcher.lifecycle.reconcile.cloud_instances.terminate_on_power_off",
-        lambda _run, _regions: ["i-1"],
-    )
-    return fake
-
-
-@pytest.fixture
-def context(engine: FakeEngine) -> LaunchContext:
-    return api.launches.context(engine=engine)
-
-
-@pytest.fixture
-def record(tmp_path: Path, engine: FakeEngine, context: LaunchContext) -> LaunchRecord:
-    """Return a launch whose job runs, with orders of its guard in its folder."""
-    return launched(context, make_record(tmp_path, engine.clock), spot=False)
-
-
-def launched(context: LaunchContext, made: LaunchRecord, *, spot: bool) -> LaunchRecord:
-    job = Path(made.folder) / "job"
-    job.mkdir()
-    orders = {"run_id": RUN, "usd_per_hour": 36.0, "requested_at_s": 0.0}
-    projection = {"total_steps": 100, "action": "ask"}
-    (job / "guard.json").write_text(json.dumps({**orders, "projection": projection}))
-    return wait_started(context, ask(context, begin(context, made, SpendingLimits(), spot=spot)))
 
 
 def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
@@ -84,7 +40,7 @@ def test_status_says_that_a_managed_job_waits_and_what_that_costs(
     made = make_record(
         tmp_path, engine.clock, managed=True, controller_usd_per_hour=Decimal("0.20")
     )
-    record = launched(context, made, spot=True)
+    record = launched_with_orders(context, made, spot=True)
     engine.clock.pass_s(600)
     engine.preempt(record.cluster)
     assert run(["status"]) == 0
@@ -261,102 +217,6 @@ def test_history_adds_up_and_filters(
     assert re.search(r"\d\d:\d\d  job 1 submitted", told)
 
 
-def leave_machines(context: LaunchContext, engine: FakeEngine, folder: Path) -> LaunchRecord:
-    """Return a launch that has ended, and whose machines SkyPilot still has."""
-    ended = {"state": "ended", "outcome": "lost", "why": "its machines went"}
-    record = make_record(folder, engine.clock, run="old-20261101-100000-0000ff", **ended)
-    context.ledger.reserve(record, SpendingLimits())
-    store_id = context.ledger.store_id()
-    engine.add_stray(record.cluster, record.run, store_id=store_id, owner="ann")
-    return record
-
-
-def answers(monkeypatch: pytest.MonkeyPatch, wanted: bool) -> list[str]:
-    """Let a person sit there who answers every question so; return what is asked."""
-    asked: list[str] = []
-
-    def confirm(text: str, **_: object) -> bool:
-        asked.append(text)
-        return wanted
-
-    monkeypatch.setattr("gpuplan.cli.commands.reconcile.is_terminal", lambda _stream: True)
-    monkeypatch.setattr("gpuplan.cli.commands.reconcile.click.confirm", confirm)
-    return asked
-
-
-def test_reconcile_gives_back_what_no_launch_owns_only_if_it_is_wanted(
-    record: LaunchRecord,
-    engine: FakeEngine,
-    context: LaunchContext,
-    tmp_path: Path,
-    monkeypatch,
-    capsys,
-) -> None:
-    monkeypatch.setenv("GPUPLAN_OWNER", "ann")
-    old = leave_machines(context, engine, tmp_path)
-    assert run(["reconcile"]) == 1
-    captured = capsys.readouterr()
-    assert f"{RUN}  runs" in captured.out
-    assert f"owned by {old.run}, which has ended" in captured.out
-    assert "-y tears it down" in captured.err
-    assert len(engine.live()) == 2
-    assert run(["reconcile", "-y"]) == 0
-    assert engine.live() == [record.cluster]
-    capsys.readouterr()
-    assert run(["reconcile", "--format", "json", "-q"]) == 0
-    # AWS is not asked here, which the second line says.
-    kinds = [one["kind"] for one in json.loads(capsys.readouterr().out)["found"]]
-    assert kinds == ["running", "skipped"]
-
-
-def test_reconcile_never_ends_what_is_not_this_stores_for_sure(
-    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    engine.add_stray("gp-bert-0d0d0d", "bert-1", store_id="7b", owner="bob")
-    engine.add_stray("gp-old-0000ff", "old-1")
-    assert run(["reconcile", "-y"]) == 1
-    captured = capsys.readouterr()
-    assert "launched by bob from another store (7b)" in captured.out
-    assert captured.err == (
-        "gp-old-0000ff may belong to somebody else, so it is left alone; if it is yours:"
-        " sky down gp-old-0000ff\n"
-    )
-    assert len(engine.live()) == 3
-
-    asked = answers(monkeypatch, False)
-    assert run(["reconcile"]) == 1
-    assert [text.partition(":")[0] for text in asked] == ["gp-old-0000ff"]
-    assert "They may belong to somebody else" in asked[0]
-    assert len(engine.live()) == 3
-    answers(monkeypatch, True)
-    assert run(["reconcile"]) == 0
-    assert sorted(engine.live()) == ["gp-bert-0d0d0d", record.cluster]
-
-
-def test_reconcile_says_whose_machines_are_and_where_it_did_not_look(
-    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    skipped = Skipped(cloud="aws", regions=("af-south-1",), why="not enabled for this account")
-    listing = Listing(skipped=(skipped,))
-    monkeypatch.setattr(
-        "gpuplan.launcher.lifecycle.reconcile.cloud_instances.labelled_instances",
-        lambda _regions: listing,
-    )
-    line = "not looked at: aws/af-south-1: not enabled for this account"
-    assert run(["reconcile", "-y"]) == 0
-    nothing = "Nothing is open, and nothing is rented"
-    assert capsys.readouterr().out == f"{nothing}.\n{line}\n"
-    engine.add_stray("gp-bert-0d0d0d", "bert-1", store_id="7b", owner="bob")
-    assert run(["reconcile", "-y"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("bert-1  1 x p4d.24xlarge in aws/us-east-1")
-    assert said[1:] == [f"{nothing} by this store.", line]
-    assert run(["reconcile", "--format", "json"]) == 0
-    theirs, passed_over = json.loads(capsys.readouterr().out)["found"]
-    assert (theirs["kind"], theirs["store"], theirs["owner"]) == ("others", "7b", "bob")
-    assert (passed_over["kind"], passed_over["text"]) == ("skipped", line)
-
-
 def test_one_record_that_cannot_be_read_hides_no_other(
     record: LaunchRecord, engine: FakeEngine, capsys
 ) -> None:
@@ -411,7 +271,7 @@ def test_a_launch_that_only_a_command_here_ends_is_not_left_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     places = (PricedPlace(infra="verda/FIN-01", usd_per_hour=Decimal("19.2")),)
-    launched(context, make_record(tmp_path, engine.clock, places=places), spot=False)
+    launched_with_orders(context, make_record(tmp_path, engine.clock, places=places), spot=False)
     assert run(["status"]) == 0
     said = "SkyPilot ends no machines on verda by itself"
     assert f"{said}: those of {RUN} cost $19.20 an hour" in capsys.readouterr().out
