@@ -69,10 +69,8 @@ def capacity(
     )
     moment = now or datetime.now(UTC)
     names = sellers_in(catalogue, sorted(asked.providers) or list(CLOUDS), asked.regions)
-    unknown = {
-        name: sold_elsewhere(catalogue, name, asked.regions).reason
-        for name in asked.providers - set(names)
-    }
+    others = asked.providers - set(names)
+    unknown = {name: sold_elsewhere(catalogue, name, asked.regions).reason for name in others}
     lines = []
     for name in names:
         instances = machines.sold_by(name, catalogue, asked)

@@ -7,8 +7,9 @@ slower of host and device, with a smooth change-over: (device^4 + host^4)^(1/4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import numpy as np
 
@@ -143,17 +144,11 @@ class StepKernels:
         self._segments = [
             running_segments(trace, fused[at] if fused else None) for at, trace in enumerate(traces)
         ]
-        rows: dict[int, int] = {}
-        kernels: list[Kernel] = []
-        for segments in self._segments:
-            for segment in segments:
-                for kernel in segment.kernels:
-                    if id(kernel) not in rows:
-                        rows[id(kernel)] = len(kernels)
-                        kernels.append(kernel)
+        segments = list(chain.from_iterable(self._segments))
+        kernels = _distinct(segments)
+        rows = {id(kernel): row for row, kernel in enumerate(kernels)}
         self._backward = frozenset(
             rows[id(kernel)]
-            for segments in self._segments
             for segment in segments
             if segment.phase == "backward"
             for kernel in segment.kernels
@@ -172,7 +167,6 @@ class StepKernels:
         self._held = np.array([[kernels[row].dims["batch"].base] for row in self._expert])
         self._dispatched = [
             rows[id(kernel)]
-            for segments in self._segments
             for segment in segments
             if any(SPLIT_EXPERTS in kernel.dims for kernel in segment.kernels)
             for kernel in segment.kernels
@@ -183,8 +177,8 @@ class StepKernels:
             row for row in self._dense if kernels[row].op.endswith(".channels_last")
         ]
         self._laid_out = [
-            _laid_out(trace, segments, rows, len(kernels))
-            for trace, segments in zip(self._traces, self._segments, strict=True)
+            _laid_out(trace, own, rows, len(kernels))
+            for trace, own in zip(self._traces, self._segments, strict=True)
         ]
 
     def times(
@@ -345,6 +339,12 @@ class _LaidOut:
     is_recomputed: Array
     """[S, 1] whether it is a pass of a recomputed block: forward, or backward, beside whose kernels
     the host prepares what the block before it runs again."""
+
+
+def _distinct(segments: Iterable[Segment]) -> list[Kernel]:
+    """Return the kernels that are evaluated, each once."""
+    every = {id(kernel): kernel for segment in segments for kernel in segment.kernels}
+    return list(every.values())
 
 
 def _laid_out(
