@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import UsageError
 from ..catalog.text.quantity import format_count
-from ..planner.plan.answer.answer_parts import CatalogueFacts, WorkloadFacts
+from ..planner.plan.answer.answer_parts import WorkloadFacts
 from ..planner.plan.plan import Plan
 from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.lora_settings import LORA
 from ..profiles.user_model.spec import ModelSpec
-from .answers import calibrated_profile, known_stops, utc_now, workload_facts
+from .answers import (
+    calibrated_profile,
+    catalogue_facts,
+    known_stops,
+    utc_now,
+    workload_facts,
+)
 from .models.config_facts import config_frozen
 from .models.from_weights import with_start
 from .models.inputs import Inputs, counted_in_tokens, read_inputs
@@ -60,45 +67,29 @@ def advise(
     Raises:
         GpuplanError: The file, the setting or the catalogue is at fault.
     """
-    from dataclasses import replace
-
     from ..catalog.version import VERSION
-    from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.advise.advise import advise as answer
     from ..planner.advise.answer import Advice
-    from ..planner.advise.todays_setting import question_of
 
-    planned_for = today.workload if isinstance(today, SourcedPlan) else None
-    if isinstance(today, SourcedPlan):
-        today = today.plan
-    if not isinstance(today, Plan | Question):
-        raise UsageError(
-            f"today={today!r} is no setting.",
-            fix="give a plan of an estimate, or gpuplan.Question("
-            'machine=gpuplan.Machine(accelerators=("H100:8",))).',
-        )
-    if isinstance(today, Plan):
-        today, others = question_of(today, work), others or Machine()
-    elif work is not None:
-        today = replace(today, work=work)
+    planned_for, question, others = _asked(today, work, others)
     if not isinstance(model, Inputs):
         model = read_inputs(
             model,
             params=params,
-            machine=today.machine,
+            machine=question.machine,
             offers=offers,
             curves=curves,
             timeout_s=timeout_s,
         )
     causal_mask = _causal_mask(model)
-    model, counted = counted_in_tokens(model, today.work)
-    today = with_start(today, model.spec)
-    today, reduced = with_reduce_dtype(today, model.spec)
+    model, counted = counted_in_tokens(model, question.work)
+    question = with_start(question, model.spec)
+    question, reduced = with_reduce_dtype(question, model.spec)
     profile, measured = calibrated_profile(model)
     facts = workload_facts(model.profile)
     notes = (*counted, *reduced, *measured, *_another_model(planned_for, facts))
     found = answer(
-        today,
+        question,
         profile,
         model.catalogue,
         others=others,
@@ -111,11 +102,7 @@ def advise(
     return Advice(
         gpuplan_version=VERSION,
         generated_at=(now or utc_now)().isoformat(timespec="seconds"),
-        catalog=CatalogueFacts(
-            snapshot_date=model.catalogue.snapshot_date,
-            offers=len(model.catalogue.offers),
-            source=model.catalogue.price_source,
-        ),
+        catalog=catalogue_facts(model.catalogue),
         workload=facts,
         headline=found.headline,
         elsewhere=found.elsewhere,
@@ -126,6 +113,30 @@ def advise(
         together=found.together,
         notes=(*notes, *found.notes, *adapter_notes(model.spec, fits=found.today_fits)),
     )
+
+
+def _asked(
+    today: Question | Plan | SourcedPlan, work: Work | None, others: Machine | None
+) -> tuple[WorkloadFacts | None, Question, Machine | None]:
+    """Return the model that a kept plan was made for, today's setting, and other machines.
+
+    Raises:
+        UsageError: it is no setting.
+    """
+    from ..launcher.store.sourced_plan import SourcedPlan
+    from ..planner.advise.today.todays_setting import question_of
+
+    planned_for = today.workload if isinstance(today, SourcedPlan) else None
+    setting = today.plan if isinstance(today, SourcedPlan) else today
+    if isinstance(setting, Plan):
+        return planned_for, question_of(setting, work), others or Machine()
+    if not isinstance(setting, Question):
+        raise UsageError(
+            f"today={today!r} is no setting.",
+            fix="give a plan of an estimate, or gpuplan.Question("
+            'machine=gpuplan.Machine(accelerators=("H100:8",))).',
+        )
+    return None, setting if work is None else replace(setting, work=work), others
 
 
 def _another_model(planned: WorkloadFacts | None, asked: WorkloadFacts) -> Iterator[str]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..planner.predict.measured.known_runs import KnownRuns
     from ..planner.predict.timeline import Span
     from ..planner.search.machines.offers import SpotPrices
-    from ..planner.search.search import SearchOutcome
+    from ..planner.search.outcome import SearchOutcome
     from ..planner.validation.errors import Validation
     from ..planner.validation.folds import Protocol
     from ..profiles.doctor.checks import Diagnosis
@@ -129,11 +129,7 @@ def _answered(
     return Estimate(
         gpuplan_version=VERSION,
         generated_at=ended.isoformat(timespec="seconds"),
-        catalog=CatalogueFacts(
-            snapshot_date=catalogue.snapshot_date,
-            offers=len(catalogue.offers),
-            source=catalogue.price_source,
-        ),
+        catalog=catalogue_facts(catalogue),
         workload=workload_facts(model.profile),
         question=found.question.model_copy(update={"param_rules": param_rules(model.spec)}),
         headlines=Headlines.model_validate(found.headlines),
@@ -288,6 +284,15 @@ def calibrated_profile(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
         name = ""
     accelerator = inputs.catalogue.accelerators.get(name)
     return calibrated(inputs.profile, accelerator, curve_choice=inputs.curve_choice)
+
+
+def catalogue_facts(catalogue: Catalogue) -> CatalogueFacts:
+    """Return what an answer says of the prices that it rests on."""
+    return CatalogueFacts(
+        snapshot_date=catalogue.snapshot_date,
+        offers=len(catalogue.offers),
+        source=catalogue.price_source,
+    )
 
 
 def workload_facts(traced: Profile) -> WorkloadFacts:

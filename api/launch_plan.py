@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from .answers import estimate, known_stops
 from .kept import keep
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from ..launcher.prepare.prepare import Later
     from ..launcher.prepare.prepared import Prepared
     from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.store.estimates import Store
     from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.plan.plan import Plan
     from ..planner.search.machines.offers import SpotPrices
@@ -77,51 +80,34 @@ def launch(
         PriceError: A price is not known.
         LimitError: The worst case costs more than is allowed.
     """
-    from dataclasses import replace
-    from uuid import uuid4
-
-    from ..launcher.prepare import plan_choice, project
+    from ..launcher.prepare import project
     from ..launcher.prepare.estimate_limits import with_estimate_limits
-    from ..launcher.prepare.money.own_terms import at_own_terms
     from ..launcher.prepare.money.project_money import held_to_project
     from ..launcher.prepare.prepare import prepare
     from ..launcher.prepare.prepared import in_store
     from ..launcher.prepare.request import LaunchRequest
-    from ..launcher.skypilot.controller import has_controller_machine
-    from ..launcher.skypilot.user_settings import aws_settings
     from ..launcher.store.estimates import Store
     from ..launcher.store.launches import Ledger
     from .projects.limits import project_of_launch
 
-    request = request or LaunchRequest()
-    if request.has_controller and not has_controller_machine(os.environ, Path.home()):
-        request = replace(request, has_controller=False)
-    request = replace(request, aws=aws_settings(os.environ, Path.home()))
-    folder = Path.cwd()
-    clock = now or datetime.now
+    folder, store, clock = Path.cwd(), Store(), now or datetime.now
 
     def utc() -> datetime:
         return clock().astimezone(UTC)
 
+    request = _on_this_machine(request or LaunchRequest())
     of_file, unchecked = project_of_launch(project_file, project_name, folder)
     if of_file is not None:
         project_name = project_name or of_file.name
-    store = Store()
-    given = plan_choice.chosen(plan, request, folder=folder, store=store)
-    catalogue = plan_choice.catalogue_of(given.origin, pricebook)
-    if pricebook is not None:
-        given = at_own_terms(given, catalogue, pricebook)
-    if replan:
-        given = _replanned(given, request, named=plan is not None)
+    given, catalogue = _given(plan, request, store, pricebook=pricebook, replan=replan)
     request = with_estimate_limits(given, request, now=utc())
     spec = _model_of(given, request, model, params=params, inputs=inputs)
     root = workdir or project.default_workdir(None if spec is None else spec.path, folder)
+    packages = project.brought_packages(spec)
     prepared = prepare(
         given,
         spec,
-        project.read_project(
-            root, owner=owner, named=project_name, packages=project.brought_packages(spec)
-        ),
+        project.read_project(root, owner=owner, named=project_name, packages=packages),
         request,
         catalogue=catalogue,
         own_stops=known_stops(),
@@ -138,6 +124,37 @@ def launch(
     # Nothing is written here: where there is no store yet, `start` makes it and labels the task.
     store_id = store.known_id()
     return prepared if store_id is None else in_store(prepared, store_id)
+
+
+def _on_this_machine(request: LaunchRequest) -> LaunchRequest:
+    """Return the request with what this machine's settings of SkyPilot say of it."""
+    from ..launcher.skypilot.controller import has_controller_machine
+    from ..launcher.skypilot.user_settings import aws_settings
+
+    home = Path.home()
+    has_controller = request.has_controller and has_controller_machine(os.environ, home)
+    return replace(request, has_controller=has_controller, aws=aws_settings(os.environ, home))
+
+
+def _given(
+    plan: str | Plan | None,
+    request: LaunchRequest,
+    store: Store,
+    *,
+    pricebook: Path | None,
+    replan: bool,
+) -> tuple[SourcedPlan, Catalogue]:
+    """Return the plan that is launched, at the user's terms, and the prices it is launched at."""
+    from ..launcher.prepare import plan_choice
+    from ..launcher.prepare.money.own_terms import at_own_terms
+
+    given = plan_choice.chosen(plan, request, folder=Path.cwd(), store=store)
+    catalogue = plan_choice.catalogue_of(given.origin, pricebook)
+    if pricebook is not None:
+        given = at_own_terms(given, catalogue, pricebook)
+    if replan:
+        given = _replanned(given, request, named=plan is not None)
+    return given, catalogue
 
 
 def _spot_prices(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> SpotPrices:

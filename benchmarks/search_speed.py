@@ -27,7 +27,7 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Machine, Money, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import memory_parts
+from gpuplan.planner.predict.memory.peak_memory import memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.machines.offers import survey
 from gpuplan.planner.search.search_space import space_of

@@ -12,7 +12,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import MOST_OOM
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import is_safe, memory_parts
+from gpuplan.planner.predict.memory.peak_memory import is_safe, memory_parts
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 

@@ -59,7 +59,7 @@ def capacity(
     from ...catalog.prices.refresh import sellers_in, sold_elsewhere
     from ...catalog.snapshot import load_catalogue
 
-    machines = _machines(plan, accelerator, nodes, purchase)
+    machines = replace(_machines(plan, accelerator, nodes, purchase), block_hours=block_hours)
     catalogue = load_catalogue()
     asked = parse_filter(
         catalogue,
@@ -69,24 +69,18 @@ def capacity(
     )
     moment = now or datetime.now(UTC)
     names = sellers_in(catalogue, sorted(asked.providers) or list(CLOUDS), asked.regions)
-    unknown = {
-        name: sold_elsewhere(catalogue, name, asked.regions).reason
-        for name in asked.providers - set(names)
-    }
+    others = asked.providers - set(names)
+    unknown = {name: sold_elsewhere(catalogue, name, asked.regions).reason for name in others}
     lines = []
     for name in names:
         instances = machines.sold_by(name, catalogue, asked)
         if not instances:
             continue
-        wanted = replace(
-            _places(catalogue, name, asked, instances, moment),
-            nodes=machines.nodes,
-            purchase=machines.purchase,
-            block_hours=block_hours,
-        )
+        wanted = machines.asked_in(_places(catalogue, name, asked, instances, moment))
+        said = _said(name, wanted, clouds, unknown, on_progress, offline=offline)
         lines += capacity_lines(
             catalogue,
-            _said(name, wanted, clouds, unknown, on_progress, offline=offline),
+            said,
             instances,
             wanted.regions,
             nodes=wanted.nodes,
@@ -113,6 +107,8 @@ class _Machines:
     purchase: OfferPurchase
     types: Mapping[str, list[str]] | None = None
     """A plan's instance type, by its provider; None: every one with the accelerator."""
+    block_hours: int | None = None
+    """Length of the capacity blocks that are looked for too; None: of none."""
 
     def sold_by(self, name: str, catalogue: Catalogue, asked: OfferFilter) -> dict[str, Instance]:
         """Return a provider's machines among these, by instance type."""
@@ -121,6 +117,12 @@ class _Machines:
             for (seller, kind), row in catalogue.instances.items()
             if seller == name and _is_wanted(row, asked.accelerators, self.types)
         }
+
+    def asked_in(self, places: Asked) -> Asked:
+        """Return what a provider is asked for these machines, in these places."""
+        return replace(
+            places, nodes=self.nodes, purchase=self.purchase, block_hours=self.block_hours
+        )
 
 
 def _machines(

@@ -115,7 +115,7 @@ def _kernel_s(
 
     from ...catalog.snapshot import load_catalogue
     from ...planner.predict.kept.model_cache import ModelCache
-    from ...planner.step.kernel_times import KernelTable
+    from ...planner.step.kernels.kernel_times import KernelTable
     from ...profiles.analysis.costliest_kernels import kernels_of
 
     cache = ModelCache(profile)

@@ -10,7 +10,7 @@ from ...catalog.errors import GpuplanError
 from ...planner.plan.setup import Setup
 from ...planner.predict.kept.kept_tables import KeptTables
 from ...planner.predict.kept.model_cache import ModelCache
-from ...planner.predict.peak_memory import is_roomy, memory_parts
+from ...planner.predict.memory.peak_memory import is_roomy, memory_parts
 from ...planner.validation.folds import Protocol, held_out_accelerators, held_out_constants
 from ...planner.validation.unstated_recompute import recompute_to_fit
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice

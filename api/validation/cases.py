@@ -15,8 +15,8 @@ from ...catalog.snapshot import Catalogue
 from ...catalog.types import Accelerator, Instance
 from ...planner.memory.rank_memory import RankMemory
 from ...planner.plan.setup import Setup
+from ...planner.predict.memory.warm_up import FP32_FORWARD_FIRST
 from ...planner.predict.supported import refuse_unsupported
-from ...planner.predict.warm_up import FP32_FORWARD_FIRST
 from ...planner.validation.record_defaults import StatedRun, UnstatedError, state_run
 from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ...profiles.records import RunRecord, read_records

@@ -10,7 +10,7 @@ from ...planner.hardware.device import peak_flops
 from ...planner.plan.plan import Estimated, EstimatedMemory
 from ...planner.predict.interval import UNCHECKED_MEMORY_SIGMA, memory_interval
 from ...planner.predict.kept.model_cache import ModelCache
-from ...planner.predict.peak_memory import memory_parts
+from ...planner.predict.memory.peak_memory import memory_parts
 from ...planner.predict.predict import Prediction, predict
 from ...planner.software.versions import BUCKET_VIEWS, CHECKED_SOFTWARE
 from ...planner.validation.errors import Observation, Verdict

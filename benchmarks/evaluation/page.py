@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuplan.catalog.text.quantity import format_seconds
 from gpuplan.planner.constants import known_constants
 from gpuplan.planner.validation.errors import (
     GroupedBy,
     Observation,
-    PredictionError,
     SummaryRow,
     Validation,
     prediction_errors,
@@ -19,7 +17,6 @@ from gpuplan.planner.validation.errors import (
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 
-from .errors.causes import cause_of
 from .errors.compute_share import ComputeShare, compute_part
 from .errors.day_before import day_before_part
 from .errors.findings import CONVOLUTIONS, WHERE_INTERVALS_FAIL
@@ -30,6 +27,7 @@ from .errors.trends import bias_by_precision, find_trends, trends_part
 from .errors.unread import Reading, unread_part
 from .errors.unread_fits import unread_fits_part
 from .errors.unread_memory import unread_memory_part
+from .errors.worst import worst_part
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -56,8 +54,6 @@ from .speed import Speed
 from .tables import error_table, percent, row_of, signed
 from .truths import Truth
 
-WORST_ROWS = 20
-MOST_OF_A_SOURCE = 4
 """Worst rows shown of one source: those of a sweep have one cause."""
 NEWLINE = "\n"
 PLOTS: dict[Protocol, str] = {
@@ -182,7 +178,7 @@ def page(
         programmes_part(whole),
         unseen_programmes_part(unseen_programmes),
         unseen_jobs_part(jobs),
-        _worst_part(evaluated["configuration"], records),
+        worst_part(evaluated["configuration"], records),
         _skipped_part(prediction_errors(evaluated[None]), records),
         _speed_part(speed),
     ]
@@ -331,51 +327,6 @@ def _truths_part(truths: Sequence[Truth]) -> str:
             *sources,
         ]
     )
-
-
-def _worst_part(observations: Sequence[Observation], records: Sequence[RunRecord]) -> str:
-    sources = {record.id: record.source_group for record in records}
-    rows = [
-        row
-        for row in prediction_errors(observations).rows
-        if row.quantity == "step_time_s"
-        and row.error is not None
-        and sources[row.id] not in NEVER_FITTED
-    ]
-    rows.sort(key=_distance, reverse=True)
-    lines = [row_of(("run", "source", "measured", "predicted", "error", "likely cause"))]
-    lines.append(row_of(("---", "---", "--:", "--:", "--:", "---")))
-    for row in _few_of_a_source(rows, sources)[:WORST_ROWS]:
-        source = sources[row.id]
-        times = [format_seconds(one) for one in (row.measured or 0.0, row.predicted or 0.0)]
-        lines.append(row_of((row.id, source, *times, signed(row.error), cause_of(row.id, source))))
-    return "\n".join(
-        [
-            f"## The {WORST_ROWS} worst rows",
-            "",
-            f"Out of fold (a), at most {MOST_OF_A_SOURCE} of one source, without sources that are"
-            " never fitted. Causes were written by hand after looking at the records; they are not"
-            " proven.",
-            "",
-            *lines,
-        ]
-    )
-
-
-def _few_of_a_source(
-    rows: Iterable[PredictionError], sources: Mapping[str, str]
-) -> list[PredictionError]:
-    shown: Counter[str] = Counter()
-    few = []
-    for row in rows:
-        shown[sources[row.id]] += 1
-        if shown[sources[row.id]] <= MOST_OF_A_SOURCE:
-            few.append(row)
-    return few
-
-
-def _distance(row: PredictionError) -> float:
-    return abs(row.error or 0.0)
 
 
 def _skipped_part(answer: Validation, records: Sequence[RunRecord]) -> str:

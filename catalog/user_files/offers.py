@@ -10,14 +10,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..csv_rows import DTYPES
 from ..errors import UsageError
 from ..listing.ownership import Ownership, usd_per_used_hour
 from ..names import assumption_about, resolve_accelerator
 from ..tpu_slices import slice_chips
-from ..types import Accelerator, Dtype, Instance, Link, Offer, Provider, Region
-from ..units import GB, GIB, GIGABIT_BYTES, TERA
+from ..types import Accelerator, Instance, Link, Offer, Provider, Region
+from ..units import GB, GIB
 from .fields import Fields
+from .hardware import (
+    accelerator_of,
+    inter_link_of,
+    intra_link_of,
+    ownership_of,
+    whole_bytes,
+)
 from .tree import read_tree
 
 if TYPE_CHECKING:
@@ -25,7 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PROVIDER = "user"
 DEFAULT_REGION = "local"
-CENT = Decimal("0.0001")
+USED_HOUR_PLACES = Decimal("0.0001")
+"""To which the cost of an hour of bought hardware is rounded, US dollars."""
 NODE = ("accelerator", "accelerators_per_node")
 """What an offer must say where the catalogue does not know its instance type."""
 FIELDS = (
@@ -50,11 +57,6 @@ ALSO_CALLED = {
 EXAMPLE = "- {instance: node-8, accelerator: H100, accelerators_per_node: 8, usd_per_hour: 20.00}"
 HELP = f"Begin with `offers:`, each entry below it like `{EXAMPLE}`."
 CSV_EXAMPLE = "the columns instance,accelerator,accelerators_per_node,usd_per_hour"
-OWNED = ("capex_usd", "lifetime_years", "power_w", "usd_per_kwh", "pue", "utilisation")
-OWNED_FIELDS = (
-    *OWNED,
-    *("residual_usd", "idle_power_w", "hosting_usd_per_month", "staff_usd_per_month"),
-)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
     """
     tree = read_tree(path, holds="offers:", help=HELP, bare_list="offers")
     top = Fields(path, tree, what="the file")
-    accelerators = {row.name: row for row in map(_accelerator, top.parts("accelerators"))}
+    accelerators = {row.name: row for row in map(accelerator_of, top.parts("accelerators"))}
     for part, name in zip(top.parts("accelerators"), accelerators, strict=False):
         if name in catalogue.accelerators:
             raise part.error(
@@ -132,7 +134,7 @@ class _Entry:
         self.instance_type = part.required_text("instance")
         listed = catalogue.instances.get((self.provider, self.instance_type))
         self.source = part.text("source") or f"{part.path.name}:{part.line}"
-        self.owned = _ownership(part.part("owned"))
+        self.owned = ownership_of(part.part("owned"))
         self.nodes = self._nodes()
         self.instance = self._instance(catalogue, own, listed)
         self.offer = self._offer(catalogue)
@@ -164,20 +166,21 @@ class _Entry:
         memory = part.number("memory_gib", above=0)
         nvme = part.number("local_nvme_gb", least=0)
         domain = part.number("link_domain_accelerators", above=0, most=100_000)
-        intra, inter = _intra_link(part.part("intra_link")), _inter_link(part.part("inter_link"))
+        intra = intra_link_of(part.part("intra_link"))
+        inter = inter_link_of(part.part("inter_link"))
         return Instance(
             provider=self.provider,
             instance_type=self.instance_type,
             accelerator=accelerator,
             accelerators=float(count),
             vcpus=float(vcpus) if vcpus is not None else listed and listed.vcpus,
-            memory_bytes=_bytes(memory, GIB) if memory else listed and listed.memory_bytes,
+            memory_bytes=whole_bytes(memory, GIB) if memory else listed and listed.memory_bytes,
             intra_link=intra
             or (listed.intra_link if listed else Link(name=None, bytes_per_s=None)),
             inter_link=inter
             or (listed.inter_link if listed else Link(name=None, bytes_per_s=None)),
             local_nvme_bytes=(
-                _bytes(nvme, GB) if nvme is not None else listed and listed.local_nvme_bytes
+                whole_bytes(nvme, GB) if nvme is not None else listed and listed.local_nvme_bytes
             ),
             basis="user",
             source=self.source,
@@ -231,7 +234,7 @@ class _Entry:
                 line=part.line_of("spot_usd_per_hour"),
             )
         if self.owned is not None:
-            stated = usd_per_used_hour(self.owned).quantize(CENT)
+            stated = usd_per_used_hour(self.owned).quantize(USED_HOUR_PLACES)
         name = part.text("accelerator")
         provider = catalogue.providers.get(self.provider)
         return Offer(
@@ -269,110 +272,6 @@ class _Entry:
         )
 
 
-def _ownership(part: Fields | None) -> Ownership | None:
-    if part is None:
-        return None
-    part.expect(OWNED, OWNED_FIELDS)
-    owned = Ownership(
-        capex_usd=part.required_number("capex_usd", above=0),
-        lifetime_years=_needed(part, "lifetime_years", above=0, most=50),
-        residual_usd=part.number("residual_usd", least=0) or Decimal(0),
-        power_w=part.required_number("power_w", above=0),
-        idle_power_w=part.number("idle_power_w", least=0) or Decimal(0),
-        usd_per_kwh=_needed(part, "usd_per_kwh", least=0),
-        pue=_needed(part, "pue", least=1, most=5),
-        utilisation=_needed(part, "utilisation", above=0, most=1),
-        hosting_usd_per_month=part.number("hosting_usd_per_month", least=0) or Decimal(0),
-        staff_usd_per_month=part.number("staff_usd_per_month", least=0) or Decimal(0),
-    )
-    if owned.residual_usd >= owned.capex_usd:
-        raise part.error(
-            f"residual_usd {owned.residual_usd} is not below capex_usd {owned.capex_usd}.",
-            line=part.line_of("residual_usd"),
-        )
-    return owned
-
-
-def _needed(
-    part: Fields,
-    name: str,
-    *,
-    above: int | None = None,
-    least: int | None = None,
-    most: int | None = None,
-) -> Decimal:
-    part.required_text(name)
-    value = part.number(name, above=above, least=least, most=most)
-    return value if value is not None else Decimal(0)
-
-
-def _intra_link(part: Fields | None) -> Link | None:
-    if part is None:
-        return None
-    rate = part.number("gb_per_s", above=0)
-    link = Link(
-        name=part.text("name"),
-        bytes_per_s=float(rate * GB) if rate is not None else None,
-        switched=part.boolean("switched"),
-    )
-    part.refuse_unknown()
-    return link
-
-
-def _inter_link(part: Fields | None) -> Link | None:
-    if part is None:
-        return None
-    rate = part.number("gbit_per_s", above=0)
-    link = Link(
-        name=part.text("name"),
-        bytes_per_s=float(rate) * GIGABIT_BYTES if rate is not None else None,
-        rdma=part.boolean("rdma"),
-    )
-    part.refuse_unknown()
-    return link
-
-
-def _accelerator(part: Fields) -> Accelerator:
-    name = part.required_text("name")
-    visible = part.number("memory_visible_gib", above=0)
-    link = part.number("link_gb_per_s", above=0)
-    tdp = part.number("tdp_w", above=0)
-    peaks: dict[Dtype, Decimal | None] = {
-        dtype: part.number(f"{dtype}_tflops", above=0) for dtype in DTYPES
-    }
-    if not any(peaks.values()):
-        raise part.error(
-            f"{name} has no peak rate.",
-            fix="Add at least one, for example `bf16_tflops: …` (dense).",
-        )
-    row = Accelerator(
-        name=name,
-        vendor=part.text("vendor") or "user",
-        arch=part.text("arch") or "unknown",
-        form_factor=part.text("form_factor"),
-        memory_bytes=_bytes(part.required_number("memory_gib", above=0), GIB),
-        memory_visible_bytes=_bytes(visible, GIB) if visible is not None else None,
-        memory_bandwidth_bytes_per_s=float(
-            part.required_number("memory_bandwidth_gb_per_s", above=0) * GB
-        ),
-        peak_flops={dtype: float(peak * TERA) for dtype, peak in peaks.items() if peak is not None},
-        compute_units=None,
-        boost_hz=None,
-        l2_bytes=None,
-        link=part.text("link"),
-        link_bytes_per_s=float(link * GB) if link is not None else None,
-        tdp_w=float(tdp) if tdp is not None else None,
-        compute_capability=part.text("compute_capability"),
-        launch_year=None,
-        source=part.text("source") or f"{part.path.name}:{part.line}",
-        confidence="medium",
-        note=part.text("note"),
-        licence=None,
-    )
-    part.refuse_unknown()
-    return row
-
-
 def _provider(name: str, path: Path) -> Provider:
     return Provider(
         name=name,
@@ -398,7 +297,3 @@ def _refuse_repeats(entries: list[_Entry]) -> None:
                 fix="Give each entry its own instance or region.",
             )
         seen[key] = entry.part.line
-
-
-def _bytes(value: Decimal, unit: int) -> int:
-    return int(value * unit)

@@ -16,16 +16,16 @@ from ..search.answer.embedding_note import embedding_notes
 from ..search.progress import Progress, untold
 from ..software.compile_time import not_compiled_notes
 from .answer import HELPING, Change
-from .assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
 from .changes import Proposal, compiled_today, proposals
 from .judgement import best_sizes, judged, ranked
-from .masked_attention import takes_a_mask
 from .oom_risk import accepted_risk, risk_notes
 from .other_machines import other_machines
-from .own_recompute import own_recompute_notes
-from .setting import Replanner, Setting, fits
 from .time_and_cost import time_of
-from .todays_setting import setting_of, work_of
+from .today.assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
+from .today.masked_attention import takes_a_mask
+from .today.own_recompute import own_recompute_notes
+from .today.setting import Replanner, Setting, fits
+from .today.todays_setting import setting_of, work_of
 from .together import together
 from .wording import elsewhere, headline, pace_text
 

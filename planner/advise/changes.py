@@ -15,15 +15,15 @@ from ..plan.layout import Layout
 from ..software.compile_time import compiles_too_long
 from ..software.frozen_base import why_not_kept
 from ..software.stack import PADDED_WIDTHS
-from ..step.odd_widths import wider_width
+from ..step.kernels.odd_widths import wider_width
 from . import snippets
 from .answer import Kind
-from .masked_attention import takes_a_mask
-from .memory_order import takes_images_in_plain_order
 from .odd_width import widths_to_pad
 from .offload_lines import offload_lines
-from .own_recompute import own_recompute, without_own_recompute
-from .setting import Setting
+from .today.masked_attention import takes_a_mask
+from .today.memory_order import takes_images_in_plain_order
+from .today.own_recompute import own_recompute, without_own_recompute
+from .today.setting import Setting
 
 FACTORS = (2, 4, 8, 16)
 """By how much micro-batches and accumulation are tried larger and smaller."""

@@ -7,8 +7,8 @@ from ..plan.question import MOST_OOM
 from .answer import HELPING, Change, Verdict
 from .changes import Proposal
 from .oom_risk import ends_risk, risk_texts
-from .setting import fits
 from .time_and_cost import Span, cost_of, time_of
+from .today.setting import fits
 from .wording import gain_text
 
 ORDER: tuple[Verdict, ...] = (

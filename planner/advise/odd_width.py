@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...profiles.profile import Profile
 from ..plan.setup import Setup
 from ..software.stack import odd_widths
-from ..step.odd_widths import odd_widths_of, wider_width
+from ..step.kernels.odd_widths import odd_widths_of, wider_width
 
 MOST_WIDER = 0.02
 """By how much padding may widen a layer: what that adds to the work is not counted. A judgement."""

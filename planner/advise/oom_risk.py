@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ..plan.plan import Plan
 from .answer import Change
-from .setting import fits
 from .time_and_cost import cost_of, time_of
+from .today.setting import fits
 from .wording import ENDS_RISK
 
 LEAST_RISK = 0.001

@@ -14,8 +14,8 @@ from ..search.search import search
 from ..software.versions import BF16_REDUCTION
 from .changes import Proposal
 from .printed_options import all_options
-from .setting import Replanner, Setting, fits
 from .time_and_cost import cost_of, time_of
+from .today.setting import Replanner, Setting, fits
 
 SLOWEST = 2.0
 """A cheaper machine may take so many times as long."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..plan.plan import Plan
-from .setting import Setting
 from .snippets import options_of
+from .today.setting import Setting
 
 
 def all_options(plan: Plan, today: Setting) -> str:

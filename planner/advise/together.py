@@ -12,9 +12,9 @@ from .changes import Proposal, proposals, seen_at_once
 from .judgement import is_risky, judged
 from .other_machines import everything_free, not_run_risk
 from .printed_options import all_options
-from .setting import Replanner, Setting, fits
 from .snippets import RECOMPUTE_LINES
 from .time_and_cost import cost_of
+from .today.setting import Replanner, Setting, fits
 
 OUTSIDE = ("machine", "global_batch", "optimizer", "input", "attention")
 """Kinds of changes that are not free in it, so that it need not be cheaper than they are."""

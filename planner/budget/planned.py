@@ -174,41 +174,8 @@ def run_cost_of(plan: Plan) -> RunCostOf:
     assert job is not None
     offer = plan.offer
     whole_term = plan.commitment is not None and plan.commitment.unused_is_counted
-    above_term_usd = _above_term_usd(job.cost_lines)
-    lines = [
-        RunLine(
-            kind=KINDS.get(line.name, "accelerators"),
-            name=line.name,
-            quantity=line.quantity,
-            unit=line.unit,
-            unit_usd=Decimal(line.unit_usd),
-            list_unit_usd=before_discount(Decimal(line.unit_usd), offer.discount_percent)
-            if line.unit == UNIT
-            else None,
-        )
-        for line in _at_hour_of_term(job.cost_lines)
-        if line.quantity and line.name not in (UNUSED, FURTHER)
-    ]
-    unknown: list[str] = []
-    perhaps: list[str] = []
-    for one in () if plan.whole_job is None else plan.whole_job.data_lines:
-        if one.name == FAILED_ATTEMPTS:
-            continue  # A project says itself how many fail (`retry`).
-        if not one.is_certain:
-            perhaps += [one.name] if one.quantity else []
-        elif one.usd is None:
-            unknown.append(one.name)
-        elif one.usd and one.name != TAX:  # The ledger counts the tax on each month's rows.
-            # An amount may lie in several tiers of a price: the unit is what one run takes of it.
-            lines.append(
-                RunLine(
-                    kind=KINDS.get(one.name, "storage"),
-                    name=one.name,
-                    quantity=1,
-                    unit="run",
-                    unit_usd=one.usd,
-                )
-            )
+    beside = _beside_machines(plan)
+    lines = (*_machine_lines(job.cost_lines, offer.discount_percent), *beside.lines)
     term = offer.term_years or 0
     sku = f"{offer.instance_type} {offer.purchase}"
     return RunCostOf(
@@ -226,16 +193,65 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         usd=_decimal(job.usd),
         usd_low=_decimal(job.usd_low),
         usd_high=_decimal(job.usd_high),
-        lines=tuple(lines) if job.usd is not None else (),
-        unknown=tuple(unknown),
-        perhaps=tuple(perhaps),
+        lines=lines if job.usd is not None else (),
+        unknown=beside.unknown,
+        perhaps=beside.perhaps,
         price_date=offer.price_date,
         price_date_precision=offer.price_date_precision,
         is_spot=offer.purchase == "spot",
         is_price_agreed=offer.purchase not in ("on-demand", "spot"),
         term_hours=term * HOURS_PER_YEAR if whole_term and term else None,
-        above_term_usd=above_term_usd,
+        above_term_usd=_above_term_usd(job.cost_lines),
         is_paid_first=offer.purchase == "block",
+    )
+
+
+def _machine_lines(lines: Sequence[CostLine], discount_percent: float | None) -> Iterator[RunLine]:
+    """Yield the lines of a run's machines; what a project shares is left to its ledger."""
+    for line in _at_hour_of_term(lines):
+        if line.quantity and line.name not in (UNUSED, FURTHER):
+            unit_usd = Decimal(line.unit_usd)
+            is_hours = line.unit == UNIT
+            yield RunLine(
+                kind=KINDS.get(line.name, "accelerators"),
+                name=line.name,
+                quantity=line.quantity,
+                unit=line.unit,
+                unit_usd=unit_usd,
+                list_unit_usd=before_discount(unit_usd, discount_percent) if is_hours else None,
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BesideMachines:
+    """What a run costs beside its machines, as the fields of `RunCostOf` of these names say."""
+
+    lines: tuple[RunLine, ...]
+    unknown: tuple[str, ...]
+    perhaps: tuple[str, ...]
+
+
+def _beside_machines(plan: Plan) -> _BesideMachines:
+    of_job = () if plan.whole_job is None else plan.whole_job.data_lines
+    # A project says itself how many fail (`retry`).
+    beside = [one for one in of_job if one.name != FAILED_ATTEMPTS]
+    certain = [one for one in beside if one.is_certain]
+    return _BesideMachines(
+        lines=tuple(
+            # An amount may lie in several tiers of a price: the unit is what one run takes of it.
+            RunLine(
+                kind=KINDS.get(one.name, "storage"),
+                name=one.name,
+                quantity=1,
+                unit="run",
+                unit_usd=one.usd,
+            )
+            for one in certain
+            # The ledger counts the tax on each month's rows.
+            if one.usd and one.name != TAX
+        ),
+        unknown=tuple(one.name for one in certain if one.usd is None),
+        perhaps=tuple(one.name for one in beside if not one.is_certain and one.quantity),
     )
 
 

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
+from ..goodput.deadline.purchase_mix import Purchase, Way, Ways, ways
 from ..goodput.expected_run import mean_stops, mean_training_s
-from ..goodput.purchase_mix import Purchase, Way, Ways, ways
 from ..goodput.stops import as_conditions
 from ..plan.parts import Estimated, Stops
 from ..plan.payment import DeadlineWay, HourlyWay

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .hand_over import RESTARTS, gains_by_moving
+from .deadline.hand_over import RESTARTS, gains_by_moving
 from .restarts import MOST_INTERVAL_S
 from .spread import CUT, Spread, normal_points
 from .stop_sources import Stopping

@@ -84,51 +84,62 @@ def rank_memory(
         gradient_share: part of a pipeline stage's gradients that is whole at one time.
     """
     units = units_of(profile) if units is None else units
-    stage, shard = layout.zero_stage, layout.shard
     gathers = state.gathers_parameters(layout)
     optimizing = shape.is_optimizing[:, None]
-
-    padding = _padding(units, shard) if gathers else 1.0
+    padding = _padding(units, layout.shard) if gathers else 1.0
     parameters, optimizer = _state_bytes(shape, profile, layout, state, padding)
-    kept = _gradient_bytes(shape, layout, grad_accum, gathers)
-    if state.copies_buckets and layout.data > 1 and layout.zero_stage <= 1:
-        made = shape.gradient_bytes if grad_accum == 1 else shape.full_gradient_bytes
-        kept = kept + made
-    gradients = padding * state.gradients * kept[:, None]
-    unsynced = reduces_once and stage == 3 and gathers and grad_accum > 1
+    gradients = _kept_gradients(shape, layout, grad_accum, state, padding)
+    unsynced = reduces_once and layout.zero_stage == 3 and gathers and grad_accum > 1
     if unsynced:
         whole = kept_gradient_bytes(
-            shape, units_by_name(units), shard=shard, width=compute_bytes, grad_accum=grad_accum
+            shape,
+            units_by_name(units),
+            shard=layout.shard,
+            width=compute_bytes,
+            grad_accum=grad_accum,
         )
         gradients = np.where(optimizing, gradients, whole[:, None])
     width = gradient_width(shape, units, state)
-    gathered = _sharding_buffers(
-        shape,
-        units,
-        layout,
-        compute_bytes,
-        gathers,
-        None if unsynced else width,
-        stays=state.keeps_gathered and grad_accum > 1,
-    )[:, None]
     if state.holds_whole(layout):
-        whole, gathered = _of_whole_stage(shape, units, shard, compute_bytes, width)
+        whole, gathered = _of_whole_stage(shape, units, layout.shard, compute_bytes, width)
         gradients = np.where(optimizing, gradients, gradient_share * whole)
-    copies = shape.weight_copy_bytes[:, None] * (0 if gathers else 1)
-    stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
-    temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
-    activations = shape.activation_bytes + shape.input_bytes + shape.persistent_bytes["buffers"]
-    activations = activations + shape.persistent_bytes["inputs"]
-
+    else:
+        gathered = _sharding_buffers(
+            shape,
+            units,
+            layout,
+            compute_bytes,
+            gathers,
+            None if unsynced else width,
+            stays=state.keeps_gathered and grad_accum > 1,
+        )[:, None]
+    stepped = state.optimizer_temporary / (layout.shard if layout.zero_stage >= 1 else 1)
     return _at_peak(
         parameters=parameters,
         optimizer=optimizer,
         gradients=gradients,
         gathered=gathered,
-        copies=copies,
-        temporary=temporary,
-        activations=activations,
+        copies=shape.weight_copy_bytes[:, None] * (0 if gathers else 1),
+        temporary=shape.temporary_bytes * np.where(optimizing, stepped, 1),
+        activations=_activation_bytes(shape),
     )
+
+
+def _kept_gradients(
+    shape: Envelope, layout: Layout, grad_accum: int, state: StateScale, padding: float
+) -> Array:
+    """Return [P, 1] bytes of the gradients that a rank keeps, with what it copies into buckets."""
+    kept = _gradient_bytes(shape, layout, grad_accum, state.gathers_parameters(layout))
+    if state.copies_buckets and layout.data > 1 and layout.zero_stage <= 1:
+        made = shape.gradient_bytes if grad_accum == 1 else shape.full_gradient_bytes
+        kept = kept + made
+    return padding * state.gradients * kept[:, None]
+
+
+def _activation_bytes(shape: Envelope) -> Array:
+    """Return [P, B] bytes of the activations with the batch and the model's buffers."""
+    activations = shape.activation_bytes + shape.input_bytes + shape.persistent_bytes["buffers"]
+    return activations + shape.persistent_bytes["inputs"]
 
 
 def _of_whole_stage(

@@ -23,7 +23,7 @@ from .host_work import host_memory_of
 from .input_wait import input_needed, input_wait_s, waiting_notes, with_input
 from .interval import memory_interval, oom_probability
 from .kept.model_cache import ModelCache
-from .peak_memory import framework_of, memory_parts, pool_of, pooled_bytes
+from .memory.peak_memory import framework_of, memory_parts, pool_of, pooled_bytes
 from .step_time import estimated_step_s, step_parts
 from .supported import refuse_unsupported
 

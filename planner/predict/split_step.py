@@ -24,7 +24,7 @@ from ..software.kernel_levels import in_step
 from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import Traffic
 from ..step.data_parallel_step import StepTimes, optimizer_step_s
-from ..step.kernel_totals import MicroBatchTimes, SegmentTimes
+from ..step.kernels.kernel_totals import MicroBatchTimes, SegmentTimes
 from ..step.model_parallel_step import (
     SlowestStages,
     hybrid_step_times,

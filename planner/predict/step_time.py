@@ -32,7 +32,7 @@ from ..step.data_parallel_step import (
     optimizer_s,
     step_times,
 )
-from ..step.kernel_totals import MicroBatchTimes
+from ..step.kernels.kernel_totals import MicroBatchTimes
 from ..step.model_parallel_step import boundary_bytes, hybrid_rows, hybrid_traffic
 from ..step.slotted_calls import WireBytes
 from ..validation.folds import sources_seen

@@ -14,7 +14,7 @@ from ...profiles.profile import Profile, StepTrace
 from ..plan.plan import Plan
 from ..plan.setup import Setup
 from ..software.stack import casts_layers
-from ..step.kernel_totals import SegmentTimes
+from ..step.kernels.kernel_totals import SegmentTimes
 from .kept.model_cache import ModelCache
 from .setup import stack_facts
 

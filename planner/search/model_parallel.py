@@ -17,9 +17,11 @@ from ..plan.errors import UnsupportedError
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..predict.kept.model_cache import ModelCache
-from ..predict.peak_memory import framework_of, memory_parts
+from ..predict.memory.peak_memory import framework_of, memory_parts
 from ..predict.step_time import step_parts
 from ..predict.supported import refuse_unsupported
+from ..step.data_parallel_step import StepTimes
+from .found import Found
 from .search_space import Space, few_micro_batches
 from .step_doubt import mean_over_likely
 
@@ -28,10 +30,7 @@ from .step_doubt import mean_over_likely
 class Trial:
     """What became of one layout on one site: its fastest setup that fits, and counts."""
 
-    best: Setup | None
-    step_s: float
-    over_likely: float
-    """Mean of the step time over `step_s`, its likely value."""
+    found: Found | None
     fitting: int
     out_of_memory: int
     indivisible: int
@@ -84,21 +83,29 @@ class HandLayouts:
                     best, best_rate = (setup, parts), rate
         except UnsupportedError as error:
             return Trial(
-                best=None,
-                step_s=0.0,
-                over_likely=1.0,
+                found=None,
                 fitting=0,
                 out_of_memory=0,
                 indivisible=0,
                 refusal=error.message.removesuffix("."),
             )
         return Trial(
-            best=None if best is None else best[0],
-            step_s=0.0 if best is None else best[1].total_s.item(),
-            over_likely=1.0 if best is None else mean_over_likely(self.cache, site, *best),
+            found=None if best is None else self._found(site, base, *best),
             fitting=fitting,
             out_of_memory=short,
             indivisible=uneven,
+        )
+
+    def _found(self, site: Site, base: Setup, setup: Setup, parts: StepTimes) -> Found:
+        return Found(
+            base=base,
+            layout=setup.layout,
+            micro_batch=setup.micro_batch,
+            grad_accum=setup.grad_accum,
+            recompute=setup.recompute,
+            recompute_share=base.recompute_share,
+            step_s=parts.total_s.item(),
+            over_likely=mean_over_likely(self.cache, site, setup, parts),
         )
 
     def _setups(self, base: Setup, layout: Layout) -> Iterator[Setup | None]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..plan.setup import Setup
 from ..predict.kept.model_cache import ModelCache
-from ..predict.peak_memory import framework_of, memory_parts
+from ..predict.memory.peak_memory import framework_of, memory_parts
 from .candidate import Candidate
 from .layouts.data_parallel import USUAL_FRAGMENTATION
 

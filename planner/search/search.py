@@ -6,57 +6,27 @@ and an allocator replay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from ...catalog.snapshot import Catalogue
-from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Offloaded
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..goodput.evaluations import evaluations_of
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
-from ..plan.answer.answer_parts import Hidden, NearMiss, PriceDates, Recommended, Rejected
-from ..plan.answer.asked import AskedQuestion
 from ..plan.plan import Plan
 from ..plan.question import Question
-from ..predict.input_wait import input_notes
 from ..predict.kept.kept_tables import KeptTables
 from ..predict.kept.model_cache import ModelCache
 from ..predict.measured.known_runs import KnownRuns
-from .across_samples import across_samples_warnings
-from .answer.answer import Answer, answer_of, asked_question, price_dates
-from .answer.compile_gain import compile_gain, kept_by_compiling
-from .answer.embedding_note import embedding_notes
-from .answer.infeasible import (
-    nearest_miss,
-    none_is_run,
-    none_of_so_many,
-    not_sold_so,
-    nothing_fits,
-    others_miss,
-    reasons,
-    tried_without_precision,
-)
-from .answer.named_devices import devices_without_plan
-from .answer.notes import no_terms_note, offload_note, question_notes, too_many_for_a_block
-from .answer.odd_width_note import odd_width_note
-from .answer.own_machine import own_machine_notes, own_machine_reach
-from .answer.ranking import rank
-from .answer.whole_plans import WholePlans
 from .candidate import Candidate
-from .frozen_ways import frozen_notes, refuse_nothing_frozen
-from .layouts.next_best import NextBest
-from .machines.many_at_once import many_at_once
-from .machines.offers import NO_SPOT_PRICES, SpotPrices, refuse_unknown_place, survey
-from .machines.runs_here import is_run, needs_build, stands_apart
-from .peaks import with_peaks
+from .frozen_ways import refuse_nothing_frozen
+from .machines.offers import NO_SPOT_PRICES, Market, SpotPrices, refuse_unknown_place, survey
+from .outcome import SearchOutcome, outcome_of
 from .progress import Progress, untold
 from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
 from .sweep import Sweep
-from .whole_work import WholeWork
 
 LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
     frozenset({"optimizer"}),
@@ -64,27 +34,6 @@ LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
     frozenset({"parameters", "activations"}),
 )
 """What is kept in host memory when nothing fits otherwise, the least first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOutcome:
-    """The ranked plans of a question, and what became of the other candidates."""
-
-    question: AskedQuestion
-    plans: tuple[Plan, ...]
-    feasible: int
-    rejected: Rejected
-    candidates: int
-    hidden: Hidden = Hidden()
-    headlines: dict[str, str] = field(default_factory=dict)
-    """"cheapest", "fastest" and "smallest" → id of the plan."""
-    recommended: Recommended | None = None
-    recommended_on_large_clouds: Recommended | None = None
-    near_miss: NearMiss | None = None
-    prices: PriceDates | None = None
-    nearest_miss: str | None = None
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def search(
@@ -123,20 +72,33 @@ def search(
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
-    once = partial(
-        _searched,
+    basis = _Basis(
         profile=profile,
         catalogue=catalogue,
-        known=known,
+        known=known or {},
         curve_choice=curve_choice,
         kept=kept,
         own_stops=own_stops,
         spot_prices=spot_prices,
         on_progress=on_progress,
     )
-    found = once(question)
+    found = _searched(question, basis)
     likely = _with_likely_amount(question, found, profile)
-    return found if likely is None else once(likely)
+    return found if likely is None else _searched(likely, basis)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Basis:
+    """What a search rests on beside its question; `search` explains the fields."""
+
+    profile: Profile
+    catalogue: Catalogue
+    known: KnownRuns
+    curve_choice: CurveChoice
+    kept: KeptTables | None
+    own_stops: OwnStops
+    spot_prices: SpotPrices
+    on_progress: Progress
 
 
 def _with_likely_amount(
@@ -156,240 +118,61 @@ def _named(found: SearchOutcome, plan_id: str) -> Plan:
     return next(one for one in found.plans if one.id == plan_id)
 
 
-def _searched(
-    question: Question,
-    *,
-    profile: Profile,
-    catalogue: Catalogue,
-    known: KnownRuns | None,
-    curve_choice: CurveChoice,
-    kept: KeptTables | None,
-    own_stops: OwnStops,
-    spot_prices: SpotPrices,
-    on_progress: Progress,
-) -> SearchOutcome:
-    """Return what one search answers; arguments are those of `search`."""
+def _searched(question: Question, basis: _Basis) -> SearchOutcome:
+    """Return what one search answers."""
+    profile = basis.profile
     refuse_nothing_frozen(question.choices, profile)
-    refuse_unknown_place(question.work, catalogue)
-    cache = ModelCache(profile, curve_choice=curve_choice, kept=kept)
+    refuse_unknown_place(question.work, basis.catalogue)
+    cache = ModelCache(profile, curve_choice=basis.curve_choice, kept=basis.kept)
     space = space_of(question, profile)
-    market = survey(
-        catalogue,
+    market = _market(question, basis)
+    devices = [one.accelerator for one in market.choices]
+    stack = asked_stack(profile, question.choices, devices)
+    if stack is not None:
+        refuse_other_devices(stack, devices)
+    sweep, candidates = _swept(question, cache, space, market, basis.on_progress)
+    basis.on_progress("replaying the memory of the best plans", None, None)
+    outcome = outcome_of(question, cache, sweep, candidates, basis.known)
+    cache.save()
+    return outcome
+
+
+def _market(question: Question, basis: _Basis) -> Market:
+    return survey(
+        basis.catalogue,
         question.machine,
         question.money,
         with_cpus=question.vs_cpu,
         by_region=question.by == "region",
         has_amount=_has_amount(question),
-        own_stops=own_stops,
+        own_stops=basis.own_stops,
         work=question.work,
-        spot_prices=spot_prices,
-        evaluations=evaluations_of(question.work, profile),
-    )
-    devices = [one.accelerator for one in market.choices]
-    stack = asked_stack(profile, question.choices, devices)
-    if stack is not None:
-        refuse_other_devices(stack, devices)
-    asked = question.choices.offload
-    sweep = Sweep(
-        question,
-        cache,
-        space,
-        market,
-        offload=frozenset(asked or ()),
-        on_progress=on_progress,
-    )
-    candidates = list(sweep.candidates())
-    if asked is None and not space.fixed and not candidates and sweep.counts["out_of_memory"]:
-        for offload in LAST_RESORTS:
-            last = Sweep(question, cache, space, market, offload=offload, on_progress=on_progress)
-            candidates = list(last.candidates())
-            if candidates:
-                sweep = last
-                break
-    on_progress("replaying the memory of the best plans", None, None)
-    outcome = _outcome(question, cache, space, sweep, candidates, known or {})
-    cache.save()
-    return outcome
-
-
-def _outcome(
-    question: Question,
-    cache: ModelCache,
-    space: Space,
-    sweep: Sweep,
-    candidates: list[Candidate],
-    known: KnownRuns,
-) -> SearchOutcome:
-    """Return what these candidates answer; those that fall out are counted in the sweep."""
-    profile = cache.profile
-    next_best = NextBest(
-        cache=cache,
-        space=space,
-        whole=WholeWork(question.work, profile),
-        max_oom=question.money.max_oom,
-        all_variants=question.all_variants,
-    )
-    whole = WholePlans(question, cache, known, next_best)
-    too_many = tuple(too_many_for_a_block(question, candidates))
-    standing = _standing(candidates, question, profile, sweep)
-    within = standing.within
-    if question.money.sort == "memory":
-        within = list(with_peaks(within, cache))
-    ranked = rank(
-        within,
-        question,
-        whole.plan,
-        runs=lambda one: is_run(one, profile),
-        stands_apart=_of_device(stands_apart, profile),
-        needs_build=_of_device(needs_build, profile),
-    )
-    best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
-    across = across_samples_warnings(profile, question.choices, space.global_batch)
-    return SearchOutcome(
-        question=asked_question(question, profile, space.batch),
-        plans=best.plans,
-        feasible=sum(one.variants_that_fit for one in standing.within),
-        rejected=Rejected(**sweep.counts),
-        candidates=sweep.tried,
-        hidden=Hidden(above_cost=ranked.above_cost, above_time=ranked.above_time),
-        headlines=best.headlines,
-        recommended=_with_compile_gain(best, question, cache, whole),
-        recommended_on_large_clouds=best.on_large_clouds,
-        near_miss=best.near_miss,
-        prices=price_dates(best.plans, standing.candidates),
-        nearest_miss=None if best.plans else _missed(standing, question, cache, sweep, whole),
-        warnings=(*profile.warnings, *across),
-        notes=(
-            *across,
-            *_notes_of_chosen(best, standing.within, cache, whole),
-            *question_notes(question, space, profile),
-            *frozen_notes(question.choices, profile, best.plans),
-            *sorted(sweep.refusals),
-            *offload_note(question, sweep.offload, best.plans),
-            *no_terms_note(question, sweep.market),
-            *too_many,
-            *devices_without_plan(
-                question,
-                profile,
-                sweep.market,
-                standing.candidates,
-                standing.within,
-                best.plans,
-            ),
-            *others_miss(standing.candidates, best.plans, question, profile, plan_of=whole.plan),
-            *(() if best.plans else reasons(space, sweep.market, profile, question.choices)),
-        ),
+        spot_prices=basis.spot_prices,
+        evaluations=evaluations_of(question.work, basis.profile),
     )
 
 
-@dataclass(frozen=True)
-class _Standing:
-    """Candidates that are left when those fell out that nobody can have or run."""
+def _swept(
+    question: Question, cache: ModelCache, space: Space, market: Market, on_progress: Progress
+) -> tuple[Sweep, list[Candidate]]:
+    """Return the candidates of a question, and the sweep that found them.
 
-    candidates: list[Candidate]
-    within: list[Candidate]
-    """Those within the limits of money and time."""
-    none_left: str | None
-    """Why none is left, where there are fewer machines, or gpuplan runs none and was asked to."""
-
-
-def _of_device(
-    judge: Callable[[Accelerator, Profile], bool], profile: Profile
-) -> Callable[[Candidate], bool]:
-    """Return what is judged of a candidate's device, once a device: there are thousands of them."""
-    known: dict[str, bool] = {}
-
-    def judged(one: Candidate) -> bool:
-        device = one.one_node.accelerator
-        if device.name not in known:
-            known[device.name] = judge(device, profile)
-        return known[device.name]
-
-    return judged
-
-
-def _standing(
-    candidates: list[Candidate], question: Question, profile: Profile, sweep: Sweep
-) -> _Standing:
-    """Return the candidates that stand, and count the others in the sweep."""
-
-    def left(kept: list[Candidate], of: list[Candidate], reason: str) -> list[Candidate]:
-        sweep.counts[reason] += sum(one.variants_that_fit for one in of)
-        sweep.counts[reason] -= sum(one.variants_that_fit for one in kept)
-        return kept
-
-    standing = left([one for one in candidates if one.is_to_be_had], candidates, "no_price")
-    none_left = None if standing else none_of_so_many(candidates)
-    if question.runnable and standing:
-        run = [one for one in standing if is_run(one, profile)]
-        none_left = None if run else none_is_run(standing, profile)
-        standing = left(run, standing, "unsupported")
-    if question.asks_for_work:
-        standing = [one.within(question.money) for one in standing]
-    within: list[Candidate] = []
-    for candidate in standing:
-        reason = candidate.breaks(question.money)
-        if reason is None:
-            within.append(candidate)
-        else:
-            sweep.counts[reason] += candidate.variants_that_fit
-    return _Standing(standing, within, none_left)
-
-
-def _with_compile_gain(
-    best: Answer, question: Question, cache: ModelCache, whole: WholePlans
-) -> Recommended | None:
-    """Return the recommendation with what torch.compile would change."""
-    chosen = best.recommended
-    if chosen is None:
-        return None
-    plan = next(one for one in best.plans if one.id == chosen.id)
-    gain = compile_gain(plan, whole.candidate(plan.id), question, cache, whole.plan)
-    return chosen.model_copy(update={"with_compile": gain})
-
-
-def _notes_of_chosen(
-    best: Answer, others: Sequence[Candidate], cache: ModelCache, whole: WholePlans
-) -> tuple[str, ...]:
-    """Return that no cloud is needed for the recommended plan, else what its input takes.
-
-    With what is known of whether so many machines can be had, where they are many, what an odd
-    width of the model costs, and whether dense gradients of tables are most of what a step moves.
+    Where nothing fits, and the question leaves open what is kept in host memory, more and more is.
     """
-    profile = cache.profile
-    if best.recommended is None:
-        first = best.plans[:1]
-        return tuple(
-            note
-            for plan in first
-            for note in own_machine_reach(plan, whole.candidate(plan.id), profile)
-        )
-    plan = next(one for one in best.plans if one.id == best.recommended.id)
-    candidate = whole.candidate(plan.id)
-    own = tuple(own_machine_notes(plan, candidate, profile))
-    many = many_at_once(candidate.choice, candidate.nodes)
-    return own or (
-        *input_notes(profile, candidate.site, plan.samples_per_s),
-        *(() if many is None else (many,)),
-        *odd_width_note(cache, (whole.candidate(one.id) for one in best.plans), others),
-        *embedding_notes(profile, candidate.setup),
-    )
 
+    def sweep_with(offload: frozenset[Offloaded]) -> tuple[Sweep, list[Candidate]]:
+        sweep = Sweep(question, cache, space, market, offload=offload, on_progress=on_progress)
+        return sweep, list(sweep.candidates())
 
-def _missed(
-    standing: _Standing, question: Question, cache: ModelCache, sweep: Sweep, whole: WholePlans
-) -> str:
-    """Return why there is no plan, and what to give to have one."""
-    why = standing.none_left or sweep.market.no_match
-    if why is None and not standing.candidates and not sweep.space.fixed:
-        why = not_sold_so(sweep.market, question)
-    if why is None and not standing.candidates and sweep.counts["out_of_memory"]:
-        why = nothing_fits(sweep.market, question)
-    missed = why or nearest_miss(standing.candidates, question, cache.profile, plan_of=whole.plan)
-    hint = kept_by_compiling(standing.candidates, question, cache, whole.plan)
-    is_limit = missed is not None and why is None
-    faster = tried_without_precision(standing.candidates, question, cache.profile)
-    return " ".join(filter(None, (missed, hint, faster if is_limit else None)))
+    asked = question.choices.offload
+    first, candidates = sweep_with(frozenset(asked or ()))
+    if asked is not None or space.fixed or candidates or not first.counts["out_of_memory"]:
+        return first, candidates
+    for offload in LAST_RESORTS:
+        last, candidates = sweep_with(offload)
+        if candidates:
+            return last, candidates
+    return first, []
 
 
 def _has_amount(question: Question) -> bool:

@@ -22,6 +22,7 @@ from ..software.stack import casts_layers
 from ..software.versions import reduction_features
 from .answer.ranking import grouping
 from .candidate import Candidate
+from .found import Found
 from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
 from .layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from .layouts.data_parallel_outcome import DataParallelOutcome
@@ -34,7 +35,7 @@ from .model_parallel import HandLayouts
 from .progress import Progress, untold
 from .search_space import Space, drives, precisions_for, stack_for
 from .splits.kept_outcomes import KeptOutcomes, layouts_text
-from .splits.outcome import Asked, Found, Outcome
+from .splits.outcome import Asked, Outcome
 from .splits.rows import Kind
 from .splits.split_search import SplitSearch
 from .whole_work import WholeWork
@@ -216,13 +217,16 @@ class Sweep:
             safe = (found[i].step_s for i in own if not found[i].is_risky)
             asked.append(Asked(nodes, WORTH_SPLITTING * min(safe, default=float("inf"))))
         max_oom = self.question.money.max_oom
+        shown = self._sellers.shown(choices)
         rows = self._splits.outcomes(site, tried, stack, asked, max_oom=max_oom)
         for own, outcomes in zip(places, rows, strict=True):
             for outcome in outcomes:
                 fitting = len(choices) * outcome.fitting
                 self._count(outcome, len(choices))
                 if outcome.found:
-                    yield from self._split_candidates(choices, site, outcome.found, fitting)
+                    # The first stands for all that fit.
+                    for place, one in enumerate(outcome.found):
+                        yield from self._offered(shown, site, one, 0 if place else fitting)
                 elif own:
                     known = found[own[0]]
                     standing = known.variants_that_fit + fitting
@@ -236,30 +240,42 @@ class Sweep:
         self.counts["out_of_memory"] += many * outcome.out_of_memory
         self.counts["indivisible"] += many * outcome.indivisible
 
-    def _split_candidates(
-        self, choices: list[PricedInstance], site: Site, found: Sequence[Found], fitting: int
+    def _offered(
+        self,
+        shown: Sequence[PricedInstance],
+        site: Site,
+        found: Found,
+        fitting: int,
+        *,
+        is_risky: bool = False,
     ) -> Iterator[Candidate]:
-        """Yield the candidates found; the first stands for all that fit."""
-        shown = self._sellers.shown(choices)
-        for place, one in enumerate(found):
-            batch = one.micro_batch * one.grad_accum * one.layout.data
-            for choice in shown:
-                yield Candidate(
-                    choice=choice,
-                    one_node=site,
-                    base=one.base,
-                    layout=one.layout,
-                    micro_batch=one.micro_batch,
-                    grad_accum=one.grad_accum,
-                    recompute=one.recompute,
-                    recompute_share=one.recompute_share,
-                    step_s=one.step_s,
-                    over_likely=one.over_likely,
-                    global_batch=batch,
-                    steps=self._whole.steps(batch),
-                    checkpoint_bytes=self._whole.checkpoint_bytes(one.base),
-                    variants_that_fit=0 if place else fitting // len(shown),
-                )
+        """Yield what was found on equal machines, at the sellers that are shown of them.
+
+        Args:
+            shown: the machines at these sellers.
+            site: one machine.
+            found: the setup.
+            fitting: how many variants that fit it stands for, at all sellers.
+            is_risky: whether it may run out of memory with a larger chance than is accepted.
+        """
+        for choice in shown:
+            yield Candidate(
+                choice=choice,
+                one_node=site,
+                base=found.base,
+                layout=found.layout,
+                micro_batch=found.micro_batch,
+                grad_accum=found.grad_accum,
+                recompute=found.recompute,
+                recompute_share=found.recompute_share,
+                step_s=found.step_s,
+                over_likely=found.over_likely,
+                global_batch=found.global_batch,
+                steps=self._whole.steps(found.global_batch),
+                is_risky=is_risky,
+                checkpoint_bytes=self._whole.checkpoint_bytes(found.base),
+                variants_that_fit=fitting // len(shown),
+            )
 
     def _of_hand_layout(
         self,
@@ -282,27 +298,9 @@ class Sweep:
         self.tried += many * tried.setups
         self.counts["out_of_memory"] += many * tried.out_of_memory
         self.counts["indivisible"] += many * tried.indivisible
-        if tried.best is None:
-            return
-        shown = self._sellers.shown(choices)
-        batch = tried.best.micro_batch * tried.best.grad_accum * layout.data
-        for choice in shown:
-            yield Candidate(
-                choice=choice,
-                one_node=site,
-                base=base,
-                layout=layout,
-                micro_batch=tried.best.micro_batch,
-                grad_accum=tried.best.grad_accum,
-                recompute=tried.best.recompute,
-                recompute_share=base.recompute_share,
-                step_s=tried.step_s,
-                over_likely=tried.over_likely,
-                global_batch=batch,
-                steps=self._whole.steps(batch),
-                checkpoint_bytes=self._whole.checkpoint_bytes(base),
-                variants_that_fit=tried.fitting * many // len(shown),
-            )
+        if tried.found is not None:
+            shown = self._sellers.shown(choices)
+            yield from self._offered(shown, site, tried.found, tried.fitting * many)
 
     def _of_layouts(
         self,
@@ -312,30 +310,13 @@ class Sweep:
         base: Setup,
     ) -> Iterator[Candidate]:
         outcome = self._data_parallel_outcome(site, layouts, base)
-        many = len(choices)
-        shown = self._sellers.shown(choices)
+        many, shown = len(choices), self._sellers.shown(choices)
         self.tried += many * outcome.tried
         self.counts["indivisible"] += many * outcome.indivisible
         self.counts["out_of_memory"] += many * outcome.out_of_memory
         for best in outcome.best:
-            for choice in shown:
-                yield Candidate(
-                    choice=choice,
-                    one_node=site,
-                    base=base,
-                    layout=layouts[best.row],
-                    micro_batch=best.micro_batch,
-                    grad_accum=best.grad_accum,
-                    recompute=best.recompute,
-                    recompute_share=best.recompute_share,
-                    step_s=best.step_s,
-                    over_likely=best.over_likely,
-                    global_batch=best.global_batch,
-                    steps=self._whole.steps(best.global_batch),
-                    is_risky=best.is_risky,
-                    checkpoint_bytes=self._whole.checkpoint_bytes(base),
-                    variants_that_fit=best.fitting * many // len(shown),
-                )
+            found, fitting = best.found(layouts, base), best.fitting * many
+            yield from self._offered(shown, site, found, fitting, is_risky=best.is_risky)
 
     def _data_parallel_outcome(
         self, site: Site, layouts: tuple[Layout, ...], base: Setup

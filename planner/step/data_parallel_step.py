@@ -13,7 +13,7 @@ from ...profiles.profile import OptimizerFacts, Profile
 from ..plan.layout import Layout
 from ..software.stack import StackFacts, adds_up_shards
 from .data_parallel_comm import Traffic
-from .kernel_totals import MicroBatchTimes
+from .kernels.kernel_totals import MicroBatchTimes
 
 Array = np.ndarray
 

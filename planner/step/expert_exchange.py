@@ -7,7 +7,7 @@ import numpy as np
 from ..constants import Constants
 from ..software.dispatch import Dispatch
 from .data_parallel_comm import exposed_s
-from .kernel_totals import SegmentTimes
+from .kernels.kernel_totals import SegmentTimes
 
 Array = np.ndarray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Callable
@@ -90,3 +91,13 @@ def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Return a launch whose job is submitted."""
     begun = begin(context, record, SpendingLimits(), spot=record.managed)
     return wait_started(context, ask(context, begun))
+
+
+def launched_with_orders(context: LaunchContext, made: LaunchRecord, *, spot: bool) -> LaunchRecord:
+    """Return a launch once its job runs, with orders of its guard in its folder."""
+    job = Path(made.folder) / "job"
+    job.mkdir()
+    orders = {"run_id": RUN, "usd_per_hour": 36.0, "requested_at_s": 0.0}
+    projection = {"total_steps": 100, "action": "ask"}
+    (job / "guard.json").write_text(json.dumps({**orders, "projection": projection}))
+    return wait_started(context, ask(context, begin(context, made, SpendingLimits(), spot=spot)))

@@ -34,6 +34,12 @@ def make_project(**fields: Any) -> Project:
     return Project.model_validate({**given, **fields})
 
 
+def project_with(**experiment: Any) -> Project:
+    """Return such a project with its experiment changed by fields."""
+    given = {"model": "a.py", "tokens": "1B", "owner": "Ada"}
+    return make_project(experiments={"a": {**given, **experiment}})
+
+
 def make_run_cost(
     *,
     hours: float = 10.0,

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuplan.planner.cost.bought import slower_than_steps
+from gpuplan.planner.goodput.deadline.hand_over import RESTARTS
+from gpuplan.planner.goodput.deadline.purchase_mix import Purchase, ways
 from gpuplan.planner.goodput.expected_run import expected_run, interval_s
-from gpuplan.planner.goodput.hand_over import RESTARTS
 from gpuplan.planner.goodput.priors import beside_steps
-from gpuplan.planner.goodput.purchase_mix import Purchase, ways
 from gpuplan.planner.goodput.simulation import (
     Array,
     Deadline,

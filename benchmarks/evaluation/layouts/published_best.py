@@ -29,9 +29,10 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import MOST_OOM, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.memory.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import RECOMPUTE_PER_OP
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
+from gpuplan.planner.search.found import Found
 from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from gpuplan.planner.search.layouts.some_layers import (
     FRAGMENTATION,
@@ -40,7 +41,7 @@ from gpuplan.planner.search.layouts.some_layers import (
 )
 from gpuplan.planner.search.layouts.tried_layouts import tried_layouts
 from gpuplan.planner.search.search_space import Space, space_of
-from gpuplan.planner.search.splits.outcome import Asked, Found
+from gpuplan.planner.search.splits.outcome import Asked
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.validation.record_defaults import state_run

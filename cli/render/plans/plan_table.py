@@ -68,19 +68,19 @@ class Column:
 
 def plan_columns(answer: Estimate) -> list[Column]:
     """Return the columns that suit an answer: hours and dollars, or rates without work."""
-    max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
-    # Bought on the spot market, the price of a plan is that of the market already.
-    only_spot = all(plan.offer.purchase == "spot" for plan in answer.plans)
-    has_on_demand = any(describe_on_demand(plan) != UNKNOWN for plan in answer.plans)
-    risks = any(_risk(plan, max_oom) for plan in answer.plans)
+    has_work = any(plan.run for plan in answer.plans)
+    return [
+        *_machine_columns(answer),
+        *(_run_columns(answer) if has_work else _rate_columns(answer)),
+        Column(heading="step", cell=_step_time, gives_way=2),
+        Column(heading=USE, cell=describe_use, gives_way=1),
+        Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
+    ]
+
+
+def _machine_columns(answer: Estimate) -> list[Column]:
     positions = {plan.position for plan in answer.plans}
-    what, _ = per_million(answer.plans[0])
-    risk = Column(
-        heading="risk",
-        cell=lambda plan: _risk(plan, max_oom),
-        shorter=(lambda plan: _first_risk(plan, max_oom),),
-    )
-    columns = [
+    return [
         Column(heading="#", cell=lambda plan: _position(plan, positions)),
         Column(
             heading="rent",
@@ -97,38 +97,68 @@ def plan_columns(answer: Estimate) -> list[Column]:
             shorter=(short_devices,),
         ),
     ]
-    if any(plan.run for plan in answer.plans):
-        spot = Column(heading="spot", cell=describe_spot, gives_way=5, shorter=(short_spot,))
-        on_demand = Column(
+
+
+def _run_columns(answer: Estimate) -> list[Column]:
+    """Return what the whole work takes and costs."""
+    what, _ = per_million(answer.plans[0])
+    return [
+        *_amount(answer),
+        Column(heading="time", cell=lambda plan: plan.hours_text, shorter=(short_time,)),
+        Column(heading="cost", cell=lambda plan: plan.cost_text, shorter=(short_cost,)),
+        *_carbon(answer),
+        *_other_price(answer),
+        *_risks(answer),
+        Column(heading=f"{what}/s", cell=rate_cell, gives_way=4),
+    ]
+
+
+def _rate_columns(answer: Estimate) -> list[Column]:
+    """Return what is trained and paid per unit of time, where no amount of work is known."""
+    what, _ = per_million(answer.plans[0])
+    spot = Column(heading="spot $/h", cell=_spot_per_hour, gives_way=5)
+    return [
+        Column(heading=f"{what}/s", cell=rate_cell),
+        Column(heading="$/h", cell=_usd_per_hour, gives_way=7),
+        Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
+        *_carbon(answer),
+        *(() if _is_all_spot(answer) else (spot,)),
+        *_risks(answer),
+    ]
+
+
+def _other_price(answer: Estimate) -> list[Column]:
+    """Return what a run costs on spot machines; of plans on these, what it costs on demand."""
+    if not _is_all_spot(answer):
+        return [Column(heading="spot", cell=describe_spot, gives_way=5, shorter=(short_spot,))]
+    if all(describe_on_demand(plan) == UNKNOWN for plan in answer.plans):
+        return []
+    return [
+        Column(
             heading="on demand",
             cell=describe_on_demand,
             gives_way=5,
             shorter=(short_on_demand,),
         )
-        columns += [
-            *_amount(answer),
-            Column(heading="time", cell=lambda plan: plan.hours_text, shorter=(short_time,)),
-            Column(heading="cost", cell=lambda plan: plan.cost_text, shorter=(short_cost,)),
-            *_carbon(answer),
-            *(((on_demand,) if has_on_demand else ()) if only_spot else (spot,)),
-            *((risk,) if risks else ()),
-            Column(heading=f"{what}/s", cell=rate_cell, gives_way=4),
-        ]
-    else:
-        spot = Column(heading="spot $/h", cell=_spot_per_hour, gives_way=5)
-        columns += [
-            Column(heading=f"{what}/s", cell=rate_cell),
-            Column(heading="$/h", cell=_usd_per_hour, gives_way=7),
-            Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
-            *_carbon(answer),
-            *(() if only_spot else (spot,)),
-            *((risk,) if risks else ()),
-        ]
+    ]
+
+
+def _is_all_spot(answer: Estimate) -> bool:
+    # Bought on the spot market, the price of a plan is that of the market already.
+    return all(plan.offer.purchase == "spot" for plan in answer.plans)
+
+
+def _risks(answer: Estimate) -> list[Column]:
+    """Return the column of what may go wrong, where a plan has such a mark."""
+    max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
+    if not any(_risk(plan, max_oom) for plan in answer.plans):
+        return []
     return [
-        *columns,
-        Column(heading="step", cell=_step_time, gives_way=2),
-        Column(heading=USE, cell=describe_use, gives_way=1),
-        Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
+        Column(
+            heading="risk",
+            cell=lambda plan: _risk(plan, max_oom),
+            shorter=(lambda plan: _first_risk(plan, max_oom),),
+        )
     ]
 
 

@@ -31,15 +31,15 @@ from ..sums import (
     sums_by,
     sums_by_month,
 )
-from ..unpriced import unpriced, unpriced_text
+from ..unpriced import Unpriced, unpriced, unpriced_text
 from ..usage import accelerator_hours, accelerator_use
 from .assumptions import assumptions, not_included, risks
 from .capacity_rows import CapacityOverTime
 from .experiment_rows import experiment_rows
 from .report import BudgetReport
-from .rows import Entry, MoneyRange, OptionName, OptionRow, ProjectFacts
+from .rows import Entry, LimitCheck, MoneyRange, OptionName, OptionRow, ProjectFacts, Sum
 from .summary import option_text, summary
-from .terms_to_sign import terms_to_sign
+from .terms_to_sign import TermToSign, terms_to_sign
 from .way_rows import WaysOf, no_ways, way_rows
 
 OPTIONS: tuple[OptionName, ...] = ("cheap", "normal", "fast")
@@ -71,85 +71,10 @@ def build_report(
         UsageError: its runs would go on for decades, or a limit is of an owner whose name nothing
             bears, while another is nearly the same.
     """
-    project = books.project
     refuse_too_late(books.spans())
-    refuse_misspelt_owners(project)
-    entries = ledger(books)
-    months = months_of(project, entries)
-    ranges = simulate(books, entries, months, seed=seed)
-    total = ranges.of_project(total_usd(entries))
-    contingency_usd = _share_of(total.usd, project.contingency)
-    by_month = sums_by_month(entries, months, project.limits.month)
-    rows = experiment_rows(books, entries, ranges)
-    options = _options(books, total, seed)
-    funding, unfunded_usd = funding_rows(project, entries)
-    without_price, terms = unpriced(books), terms_to_sign(books, entries)
-    limits = limit_checks(
-        project,
-        entries,
-        by_month,
-        at_dearest_price(books),
-        contingency_usd,
-        unpriced=without_price,
-        to_sign_usd=sum((one.unused_usd for one in terms), NOTHING),
-    )
-    beyond = (
-        *unpriced_text(without_price),
-        *(one.text for one in terms),
-        *unknown_owners(project),
-    )
-    moved = sensitivities(books, entries)
-    prices = _price_dates(books)
-    oldest = None if prices is None else prices.oldest
-    return BudgetReport(
-        gpuplan_version=made.gpuplan_version,
-        generated_at=made.generated_at,
-        snapshot_date=made.snapshot_date,
-        prices_from=oldest,
-        prices_to=None if prices is None else prices.newest,
-        prices_by_year=prices is not None and prices.by_year,
-        project=_facts(project, made),
-        summary=summary(
-            books,
-            total=total,
-            contingency_usd=contingency_usd,
-            experiments=rows,
-            options=options,
-            funding=funding,
-            unfunded_usd=unfunded_usd,
-            limits=limits,
-            sensitivities=moved,
-            beyond=beyond,
-            is_least=bool(without_price),
-        ),
-        total=total,
-        contingency_share=project.contingency,
-        contingency_usd=contingency_usd,
-        budget_usd=total.usd + contingency_usd,
-        funding=funding,
-        unfunded_usd=unfunded_usd,
-        options=options,
-        experiments=rows,
-        entries=entries,
-        by_month=by_month,
-        **_other_sums(project, entries),
-        month_ranges=_month_ranges(by_month, ranges),
-        limits=limits,
-        accelerators=accelerator_use(books, months),
-        accelerator_hours=sum(row.accelerator_hours for row in rows),
-        energy_kwh=_known_sum([row.energy_kwh for row in rows]),
-        kg_co2e=_known_sum([row.kg_co2e for row in rows]),
-        sensitivities=moved,
-        assumptions=assumptions(books, prices=_prices_text(made, prices)),
-        risks=risks(books, rows, oldest_price_months=_months_old(oldest, made.today)),
-        not_included=not_included(books),
-        unpriced=tuple(one.name for one in without_price),
-        beyond=beyond,
-        currency=_currency(books),
-        ways=way_rows(books, rows, ways_of),
-        seed=seed,
-        draws=DRAWS,
-    )
+    refuse_misspelt_owners(books.project)
+    report = _figures(books, made, _costs(books, seed), ways_of)
+    return report.model_copy(update={"summary": summary(books, report)})
 
 
 def with_capacity(report: BudgetReport, capacity: CapacityOverTime) -> BudgetReport:
@@ -160,6 +85,109 @@ def with_capacity(report: BudgetReport, capacity: CapacityOverTime) -> BudgetRep
     first, *others = report.summary
     summary = (first, capacity.headline, *others) if capacity.have else report.summary
     return report.model_copy(update={"capacity": capacity, "summary": summary})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Costs:
+    """The ledger of a project, and how sure its sums are."""
+
+    entries: tuple[Entry, ...]
+    months: Sequence[Month]
+    by_month: tuple[Sum, ...]
+    ranges: Ranges
+    total: MoneyRange
+    contingency_usd: Decimal
+    seed: int
+
+
+def _costs(books: Books, seed: int) -> _Costs:
+    project, entries = books.project, ledger(books)
+    months = months_of(project, entries)
+    ranges = simulate(books, entries, months, seed=seed)
+    total = ranges.of_project(total_usd(entries))
+    return _Costs(
+        entries=entries,
+        months=months,
+        by_month=sums_by_month(entries, months, project.limits.month),
+        ranges=ranges,
+        total=total,
+        contingency_usd=_share_of(total.usd, project.contingency),
+        seed=seed,
+    )
+
+
+def _figures(books: Books, made: Made, costs: _Costs, ways_of: WaysOf) -> BudgetReport:
+    """Return the report without its first page, whose words are made from these figures."""
+    project, entries, total = books.project, costs.entries, costs.total
+    rows = experiment_rows(books, entries, costs.ranges)
+    funding, unfunded_usd = funding_rows(project, entries)
+    without_price, terms = unpriced(books), terms_to_sign(books, entries)
+    prices = _price_dates(books)
+    oldest = None if prices is None else prices.oldest
+    return BudgetReport(
+        gpuplan_version=made.gpuplan_version,
+        generated_at=made.generated_at,
+        snapshot_date=made.snapshot_date,
+        prices_from=oldest,
+        prices_to=None if prices is None else prices.newest,
+        prices_by_year=prices is not None and prices.by_year,
+        project=_facts(project, made),
+        summary=(),
+        total=total,
+        contingency_share=project.contingency,
+        contingency_usd=costs.contingency_usd,
+        budget_usd=total.usd + costs.contingency_usd,
+        funding=funding,
+        unfunded_usd=unfunded_usd,
+        options=_options(books, total, costs.seed),
+        experiments=rows,
+        entries=entries,
+        by_month=costs.by_month,
+        **_other_sums(project, entries),
+        month_ranges=_month_ranges(costs.by_month, costs.ranges),
+        limits=_limits(books, costs, without_price, terms),
+        accelerators=accelerator_use(books, costs.months),
+        accelerator_hours=sum(row.accelerator_hours for row in rows),
+        energy_kwh=_known_sum([row.energy_kwh for row in rows]),
+        kg_co2e=_known_sum([row.kg_co2e for row in rows]),
+        sensitivities=sensitivities(books, entries),
+        assumptions=assumptions(books, prices=_prices_text(made, prices)),
+        risks=risks(books, rows, oldest_price_months=_months_old(oldest, made.today)),
+        not_included=not_included(books),
+        unpriced=tuple(one.name for one in without_price),
+        beyond=_beyond_the_sums(project, without_price, terms),
+        currency=_currency(books),
+        ways=way_rows(books, rows, ways_of),
+        seed=costs.seed,
+        draws=DRAWS,
+    )
+
+
+def _limits(
+    books: Books,
+    costs: _Costs,
+    without_price: Sequence[Unpriced],
+    terms: Sequence[TermToSign],
+) -> tuple[LimitCheck, ...]:
+    return limit_checks(
+        books.project,
+        costs.entries,
+        costs.by_month,
+        at_dearest_price(books),
+        costs.contingency_usd,
+        unpriced=without_price,
+        to_sign_usd=sum((one.unused_usd for one in terms), NOTHING),
+    )
+
+
+def _beyond_the_sums(
+    project: Project, without_price: Sequence[Unpriced], terms: Sequence[TermToSign]
+) -> tuple[str, ...]:
+    return (
+        *unpriced_text(without_price),
+        *(one.text for one in terms),
+        *unknown_owners(project),
+    )
 
 
 def _facts(project: Project, made: Made) -> ProjectFacts:
@@ -217,12 +245,12 @@ def _options(books: Books, planned: MoneyRange, seed: int) -> tuple[OptionRow, .
     return tuple(found)
 
 
-def _month_ranges(by_month: Sequence[object], ranges: Ranges) -> tuple[MoneyRange, ...]:
+def _month_ranges(by_month: Sequence[Sum], ranges: Ranges) -> tuple[MoneyRange, ...]:
     """Return what is spent until the end of each month: planned, and its range."""
     found: list[MoneyRange] = []
-    until = Decimal(0)
+    until = NOTHING
     for i, one in enumerate(by_month):
-        until += one.usd  # pyright: ignore[reportAttributeAccessIssue]
+        until += one.usd
         found.append(money_range(until, ranges.until_month[:, i]))
     return tuple(found)
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 
 from ....catalog.text.amounts import format_given_share
 from ....catalog.text.quantity import format_duration
 from ..ledger import Books
 from ..money import dollars
 from ..project.months import Month
+from ..project.project import Project
 from ..schedule import month_at
 from .funding_words import paid
-from .rows import (
-    ExperimentRow,
-    FundingRow,
-    LimitCheck,
-    MoneyRange,
-    OptionRow,
-    Sensitivity,
-)
+from .report import BudgetReport
+from .rows import ExperimentRow, LimitCheck, MoneyRange, Sensitivity
 
 WHAT_IF = "(what if)"
 """Ends the name of an assumption that no source gives a range for."""
@@ -30,63 +24,50 @@ def range_text(of: MoneyRange) -> str:
     return f"{dollars(of.p10_usd)} and {dollars(of.p90_usd)}"
 
 
-def summary(
-    books: Books,
-    *,
-    total: MoneyRange,
-    contingency_usd: Decimal,
-    experiments: Sequence[ExperimentRow],
-    options: Sequence[OptionRow],
-    funding: Sequence[FundingRow],
-    unfunded_usd: Decimal | None,
-    limits: Sequence[LimitCheck],
-    sensitivities: Sequence[Sensitivity],
-    beyond: Sequence[str] = (),
-    is_least: bool = False,
-) -> tuple[str, ...]:
+def summary(books: Books, report: BudgetReport) -> tuple[str, ...]:
     """Return the first page in words, the most important sentence first.
 
     Args:
-        books: the project.
-        total: what it costs.
-        contingency_usd: for what nobody planned.
-        experiments: its rows.
-        options: cheap, normal and fast.
-        funding: who pays.
-        unfunded_usd: what no source pays; None where none is named.
-        limits: and what stands against them.
-        sensitivities: what moves the total.
-        beyond: sentences on what must be paid or looked at beyond the sums.
-        is_least: whether something has no price, so that the sums are the least that it may be.
+        books: the project, and what its runs cost.
+        report: its figures; the first page that it has is not read.
     """
-    project = books.project
+    return (
+        _cost(books.project, report),
+        *report.beyond,
+        *_overturned(report.sensitivities),
+        *_bought(report.experiments),
+        *paid(
+            books.project,
+            report.funding,
+            report.unfunded_usd,
+            report.contingency_usd,
+            is_whole=not report.unpriced,
+        ),
+        *_over(report.limits),
+        *_when(books, report.experiments),
+        *(one.text for one in report.options if not one.is_planned),
+    )
+
+
+def _cost(project: Project, report: BudgetReport) -> str:
+    """Return what the project takes, how sure that is, and what to ask for."""
+    total = report.total
     one = project.start == project.end
     when = f"in {project.start}" if one else f"from {project.start} to {project.end}"
-    least = "at least " if is_least else ""
+    least = "at least " if report.unpriced else ""
     first = f"{project.name} takes {least}{dollars(total.usd)} {when}"
     if total.p10_usd == total.p90_usd:
         first += "; nothing of it is a prediction."
     else:
         first += f"; with a chance of 80 % between {range_text(total)}."
-    if contingency_usd:
-        ask = dollars(total.usd + contingency_usd)
+    if report.contingency_usd:
+        ask = dollars(report.budget_usd)
         part = format_given_share(project.contingency)
         first += f" With {part} for what nobody planned, ask for {least}{ask}."
     elif total.p10_usd != total.p90_usd:
         ask = f"ask for {least}{dollars(total.p90_usd)}"
         first += f" To be 90 % sure that it is enough, {ask}."
-    return tuple(
-        [
-            first,
-            *beyond,
-            *_overturned(sensitivities),
-            *_bought(experiments),
-            *paid(project, funding, unfunded_usd, contingency_usd, is_whole=not is_least),
-            *_over(limits),
-            *_when(books, experiments),
-            *(one.text for one in options if not one.is_planned),
-        ]
-    )
+    return first
 
 
 def _overturned(found: Sequence[Sensitivity]) -> Iterator[str]:

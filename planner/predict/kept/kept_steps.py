@@ -34,8 +34,8 @@ from ...parallelism.rank_trace import Split, SplitTrace, split_trace
 from ...plan.layout import Layout
 from ...software.fusion import Outliving, outliving_shares
 from ...software.state_bytes import StateScale
-from ...step.kernel_times import MATMUL_KINDS, kernel_dtype
-from ...step.kernel_totals import running_segments
+from ...step.kernels.kernel_times import MATMUL_KINDS, kernel_dtype
+from ...step.kernels.kernel_totals import running_segments
 from ...step.new_kernels import new_kernel_share
 from .kept_tables import profile_digest
 

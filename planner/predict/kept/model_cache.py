@@ -27,7 +27,7 @@ from ...parallelism.fsdp import Unit
 from ...parallelism.rank_trace import Split
 from ...software.frozen_base import with_frozen_base
 from ...software.stack import StackFacts
-from ...step.kernel_totals import SegmentTimes, StepKernels
+from ...step.kernels.kernel_totals import SegmentTimes, StepKernels
 from ..measured.residuals import Calibration
 from .kept_steps import KeptSteps, running_numerics
 from .kept_tables import KeptTables

@@ -13,7 +13,7 @@ from ...predict.kept.model_cache import ModelCache
 from ...predict.setup import stack_facts
 from ...predict.step_time import planned_step_s
 from ...software.stack import PADDED_WIDTHS
-from ...step.odd_widths import odd_widths_of, wider_width
+from ...step.kernels.odd_widths import odd_widths_of, wider_width
 from ..candidate import Candidate
 
 LEAST_SHARE = 0.1

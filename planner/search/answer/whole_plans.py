@@ -7,7 +7,7 @@ from ...plan.plan import Plan
 from ...plan.question import Question
 from ...predict.kept.model_cache import ModelCache
 from ...predict.measured.known_runs import KnownRuns, as_measured, run_key
-from ...predict.peak_memory import is_roomy, is_safe, memory_parts
+from ...predict.memory.peak_memory import is_roomy, is_safe, memory_parts
 from ...predict.predict import assemble
 from ...predict.step_time import step_parts
 from ..candidate import Candidate

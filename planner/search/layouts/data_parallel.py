@@ -26,7 +26,7 @@ from ...predict.host_work import host_bytes
 from ...predict.interval import safe_allocator_bytes, safe_peak_bytes, usual_sigma
 from ...predict.kept.kept_values import setup_text
 from ...predict.kept.model_cache import ModelCache
-from ...predict.peak_memory import data_parallel_memory, framework_of
+from ...predict.memory.peak_memory import data_parallel_memory, framework_of
 from ...predict.step_time import Variants, data_parallel_parts, variants_of
 from ...software.kept_memory import compiles_whole
 from ...step.data_parallel_step import StepTimes

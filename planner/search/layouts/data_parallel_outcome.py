@@ -6,7 +6,7 @@ search. No price changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +16,7 @@ from ...plan.layout import Layout
 from ...plan.setup import Setup
 from ...predict.kept.model_cache import ModelCache
 from ...software.stack import casts_layers
+from ..found import Found
 from ..step_doubt import mean_over_likely
 from .best_variant import Best
 from .tried_layouts import TriedLayouts
@@ -33,11 +34,23 @@ class BestVariant(NamedTuple):
     step_s: float
     over_likely: float
     """Mean of the step time over `step_s`, its likely value."""
-    global_batch: int
     is_risky: bool
     """Whether it may run out of memory with a larger chance than is accepted."""
     fitting: int
     """How many variants that fit it stands for."""
+
+    def found(self, layouts: Sequence[Layout], base: Setup) -> Found:
+        """Return the variant with its layout among those that were tried, and what else is set."""
+        return Found(
+            base=base,
+            layout=layouts[self.row],
+            micro_batch=self.micro_batch,
+            grad_accum=self.grad_accum,
+            recompute=self.recompute,
+            recompute_share=self.recompute_share,
+            step_s=self.step_s,
+            over_likely=self.over_likely,
+        )
 
 
 class DataParallelOutcome(NamedTuple):
@@ -119,7 +132,6 @@ def _best_of(tried: TriedLayouts, best: Best, row: int, fitting: int) -> BestVar
         recompute_share=float(tried.share[row, column]),
         step_s=float(tried.step_s[row, column]),
         over_likely=1.0,
-        global_batch=int(tried.global_batch[row, column]),
         is_risky=not best.is_safe[row],
         fitting=fitting,
     )

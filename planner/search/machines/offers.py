@@ -197,9 +197,37 @@ def survey(
     without any price stays as a choice when nothing of it is priced, so that the user sees that it
     exists; it is counted in `without_price` and cannot be ranked by money.
     """
+    wanted = _wanted(catalogue, machine)
+    offers = select_offers(catalogue, wanted)
+    no_match = None if offers else _no_match(catalogue, wanted)
+    if with_cpus:
+        offers += list(catalogue.cpu_offers)
+    known = _known(offers, catalogue)
+    choices = []
+    without_price = 0
+    for group in known.by_type(by_region=by_region):
+        found = _ways(group, catalogue, money, has_amount=has_amount)
+        without_price += found[0].usd_per_hour is None
+        # Where the data set is, it need not be moved, which may be worth a dearer hour.
+        near = [one for one in group if (one.provider, one.region) == work.dataset_place]
+        if near and all(way.offer.region != near[0].region for way in found):
+            found += _ways(near, catalogue, money, has_amount=has_amount)
+        made = (_choice(way, catalogue, work, own_stops, spot_prices) for way in found)
+        choices += [replace(one, evaluations=evaluations) for one in made]
+    return Market(
+        choices=tuple(choices),
+        without_spec=known.without_spec,
+        without_price=without_price,
+        cannot_train=known.cannot_train,
+        untrainable=known.untrainable,
+        no_match=no_match,
+    )
+
+
+def _wanted(catalogue: Catalogue, machine: Machine) -> OfferFilter:
     everywhere = "all" in machine.providers
     named = tuple(p for p in machine.providers if p != "all")
-    wanted = parse_filter(
+    return parse_filter(
         catalogue,
         accelerators=machine.accelerators,
         providers=named,
@@ -208,11 +236,29 @@ def survey(
         instance_types=machine.instances,
         launchable_only=not (everywhere or named or machine.instances),
     )
-    offers = select_offers(catalogue, wanted)
-    no_match = None if offers else _no_match(catalogue, wanted)
-    if with_cpus:
-        offers += list(catalogue.cpu_offers)
-    by_type: dict[tuple[str, ...], list[Offer]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """Offers of machines that are known and train, and how many others there are."""
+
+    offers: tuple[Offer, ...]
+    without_spec: int
+    cannot_train: int
+    untrainable: tuple[Accelerator, ...]
+    """Devices of those that cannot, each once."""
+
+    def by_type(self, *, by_region: bool) -> Iterable[list[Offer]]:
+        """Return the offers of each instance type, of each of its regions where that is asked."""
+        groups: dict[tuple[str, ...], list[Offer]] = {}
+        for offer in self.offers:
+            region = (offer.region,) if by_region else ()
+            groups.setdefault((offer.provider, offer.instance_type, *region), []).append(offer)
+        return groups.values()
+
+
+def _known(offers: Iterable[Offer], catalogue: Catalogue) -> _Known:
+    found: list[Offer] = []
     without_spec = cannot_train = 0
     untrainable: dict[str, Accelerator] = {}
     for offer in offers:
@@ -224,27 +270,12 @@ def survey(
             cannot_train += 1
             untrainable.setdefault(accelerator.name, accelerator)
         else:
-            region = (offer.region,) if by_region else ()
-            key = (offer.provider, offer.instance_type, *region)
-            by_type.setdefault(key, []).append(offer)
-    choices = []
-    without_price = 0
-    for group in by_type.values():
-        found = _ways(group, catalogue, money, has_amount=has_amount)
-        without_price += found[0].usd_per_hour is None
-        # Where the data set is, it need not be moved, which may be worth a dearer hour.
-        near = [one for one in group if (one.provider, one.region) == work.dataset_place]
-        if near and all(way.offer.region != near[0].region for way in found):
-            found += _ways(near, catalogue, money, has_amount=has_amount)
-        made = (_choice(way, catalogue, work, own_stops, spot_prices) for way in found)
-        choices += [replace(one, evaluations=evaluations) for one in made]
-    return Market(
-        choices=tuple(choices),
+            found.append(offer)
+    return _Known(
+        offers=tuple(found),
         without_spec=without_spec,
-        without_price=without_price,
         cannot_train=cannot_train,
         untrainable=tuple(untrainable.values()),
-        no_match=no_match,
     )
 
 

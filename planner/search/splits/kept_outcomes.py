@@ -20,8 +20,9 @@ from ...plan.layout import Layout
 from ...plan.setup import Setup
 from ...predict.kept.kept_values import KeptValues, plain, setup_text
 from ...predict.kept.model_cache import ModelCache
+from ..found import Found
 from ..search_space import Space
-from .outcome import Found, Outcome
+from .outcome import Outcome
 
 _CLASSES = {one.__name__: one for one in (Found, Layout, Outcome, Setup)}
 

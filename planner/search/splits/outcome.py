@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....catalog.vocabulary import Recompute
-from ...plan.layout import Layout
-from ...plan.setup import Setup
+from ..found import Found
 
 
 class Asked(NamedTuple):
@@ -16,21 +14,6 @@ class Asked(NamedTuple):
     nodes: int
     bound_s: float
     """Step time that they have to be shorter than: that of the best that splits only the data."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """The fastest candidate of some nodes."""
-
-    layout: Layout
-    base: Setup
-    micro_batch: int
-    grad_accum: int
-    recompute: Recompute
-    recompute_share: float
-    step_s: float
-    over_likely: float
-    """Mean of the step time over `step_s`, its likely value."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,11 @@ from ...plan.runnable import why_not_runnable
 from ...plan.setup import Setup
 from ...predict.kept.model_cache import ModelCache
 from ...step.data_parallel_step import StepTimes
+from ..found import Found
 from ..search_space import Space, few_micro_batches
 from ..step_doubt import mean_over_likely
 from .candidates import Fitting
-from .outcome import Asked, Found, Outcome
+from .outcome import Asked, Outcome
 from .rows import Kind, SplitRows
 from .split_fits import SplitFits
 from .steps import SplitSteps

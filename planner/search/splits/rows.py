@@ -18,7 +18,7 @@ from ...plan.setup import Setup
 from ...predict.fullest_rank import fullest_rank
 from ...predict.interval import oom_margin, split_sigma
 from ...predict.kept.model_cache import ModelCache
-from ...predict.split_memory import shards_of
+from ...predict.memory.split_memory import shards_of
 from ...predict.step_time import accumulated_parameters
 from ...step.data_parallel_comm import TrafficRows
 from ...step.model_parallel_step import hybrid_rows

@@ -15,7 +15,7 @@ from ...plan.layout import Layout
 from ...plan.setup import Setup
 from ...predict.kept.kept_values import setup_text
 from ...predict.kept.model_cache import ModelCache
-from ...predict.peak_memory import memory_parts
+from ...predict.memory.peak_memory import memory_parts
 from ...software.stack import casts_layers
 from ..progress import Progress, untold
 from ..search_space import Space

@@ -15,7 +15,7 @@ from ...predict.split_step import Candidates, split_parts
 from ...predict.step_time import wire_of
 from ...step.data_parallel_comm import Traffic, straggling, traffic_of
 from ...step.data_parallel_step import StepTimes
-from ...step.kernel_totals import MicroBatchTimes
+from ...step.kernels.kernel_totals import MicroBatchTimes
 from ...step.model_parallel_step import SECONDS
 from ...step.slotted_calls import WireBytes
 from .candidates import Fitting

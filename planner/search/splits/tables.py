@@ -14,10 +14,11 @@ from ...plan.errors import UnsupportedError
 from ...plan.setup import Setup
 from ...predict.kept.kept_tables import kept_array
 from ...predict.kept.model_cache import ModelCache
-from ...predict.split_memory import accumulations, split_peaks, stages_of
+from ...predict.memory.split_memory import accumulations, split_peaks, stages_of
 from ...predict.split_step import slowest_stages_of, split_shares
 from ...predict.step_time import sent_parts_of
-from ...step.model_parallel_step import SECONDS, SlowestStages, boundary_bytes, links_used
+from ...step.exchange_times import links_used
+from ...step.model_parallel_step import SECONDS, SlowestStages, boundary_bytes
 from .rows import Kind, SplitRows
 
 ZERO_STAGES = (0, 1, 2, 3)

@@ -5,26 +5,16 @@
 
 from __future__ import annotations
 
-import http.client
-import http.server
-import os
 import re
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import browser as engine
 import kept_pages
 import pytest
 from answers import make_ranked_estimate
+from served_pages import DESK, PHONE, Opener, Served, serving
 
 from gpuplan.cli.render.report.figures import clean
 from gpuplan.launcher.store.launches import default_ledger
@@ -35,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-DESK, PHONE = (1280, 900), (360, 740)
 PAGES = (
     "overview",
     "launches",
@@ -54,88 +43,6 @@ PAGES = (
 )
 FIRST_PAINT_S = 0.5
 """What a page may take until something is seen of it, the best of three."""
-
-
-@dataclass(frozen=True)
-class Served:
-    """A running `gpuplan ui`."""
-
-    address: str
-    """With the token."""
-    pages: dict[str, str]
-    home: Path
-    process: subprocess.Popen[str]
-
-    @property
-    def base(self) -> str:
-        return self.address.partition("/?")[0]
-
-    @property
-    def port(self) -> int:
-        return int(self.base.rpartition(":")[2])
-
-    def url(self, name: str) -> str:
-        return self.base + self.pages[name]
-
-
-@contextmanager
-def serving(home: Path) -> Iterator[Served]:
-    """Yield `gpuplan ui` on a store that has something of everything."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUPLAN_HOME", str(home))
-        pages = kept_pages.fill(datetime.now(UTC))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gpuplan", "ui"],
-        env={**os.environ, "GPUPLAN_HOME": str(home)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        yield Served(process.stdout.readline().strip(), pages, home, process)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(20)
-
-
-@pytest.fixture(scope="module")
-def chromium(require) -> Iterator[Browser]:
-    require("browser", f"{engine.missing()} is not installed; make test-report installs it")
-    with engine.running() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def served(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("home")) as found:
-        yield found
-
-
-Opener = Callable[..., engine.Seen]
-
-
-@pytest.fixture
-def opened(chromium: Browser, served: Served) -> Iterator[Opener]:
-    """Yield `opened(name, size, scheme)`: a page as a reader has it, who has the token."""
-
-    def opening(
-        name: str,
-        size: tuple[int, int] = DESK,
-        scheme: Any = "light",
-        *,
-        of: Served = served,
-        has_clock: bool = False,
-        **options: Any,
-    ) -> engine.Seen:
-        page = context(size, scheme, **options).new_page()
-        page.goto(of.address)
-        if has_clock:
-            page.clock.install()
-        return engine.Seen(page, of.url(name))
-
-    with engine.contexts(chromium) as context:
-        yield opening
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -402,81 +309,3 @@ def first_paint_s(page: Any, address: str) -> float:
     page.goto(address)
     script = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
     return float(page.wait_for_function(script).json_value()) / 1000
-
-
-def answer_of(served: Served, path: str, **headers: str) -> tuple[int, str]:
-    """Return what the process answers to a request with these headers alone."""
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
-    try:
-        connection.putrequest("GET", path, skip_host=True)
-        for name, value in headers.items():
-            connection.putheader(name.replace("_", "-"), value)
-        connection.endheaders()
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        connection.close()
-
-
-def test_the_process_answers_the_right_browser_alone(served: Served) -> None:
-    token = served.address.partition("token=")[2]
-    host = f"127.0.0.1:{served.port}"
-    right = {"host": host, "cookie": f"gpuplan-{served.port}={token}"}
-    assert answer_of(served, "/launches", **right)[0] == 200
-    for wrong in (
-        {**right, "host": f"evil.example:{served.port}"},
-        {**right, "host": "evil.example"},
-        {**right, "origin": "https://evil.example"},
-        {**right, "sec_fetch_site": "cross-site"},
-        {**right, "cookie": f"gpuplan-{served.port}={token[:-1]}"},
-        {"host": host},
-    ):
-        status, text = answer_of(served, "/launches", **wrong)
-        assert status == 403, wrong
-        assert kept_pages.OPEN not in text
-    assert answer_of(served, f"/?token={token[:-1]}x", host=host)[0] == 403
-
-
-class Elsewhere(http.server.BaseHTTPRequestHandler):
-    """A page of somebody else on this machine: it would like to read ours."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def elsewhere() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def test_a_page_of_another_port_reads_nothing_though_the_cookie_is_sent(
-    opened: Opener, served: Served
-) -> None:
-    page = opened("overview").page
-    with elsewhere() as address:
-        page.goto(address)
-        for mode in ("cors", "no-cors"):
-            read = page.evaluate(
-                "([url, mode]) => fetch(url, {mode, credentials: 'include'})"
-                ".then(answer => answer.text(), () => 'refused')",
-                [served.url("launches"), mode],
-            )
-            assert read == "refused"
-        page.evaluate(
-            "src => document.body.append(Object.assign(document.createElement('iframe'), {src}))",
-            served.url("launches"),
-        )
-        page.wait_for_timeout(300)
-        assert all(kept_pages.OPEN not in frame.content() for frame in page.frames[1:])

@@ -12,7 +12,7 @@ from gpuplan.catalog.text.money import format_money
 from gpuplan.planner.advise.advise import AdviceOutcome, advise
 from gpuplan.planner.advise.answer import HELPING, Change
 from gpuplan.planner.advise.changes import proposals
-from gpuplan.planner.advise.todays_setting import question_of, setting_of
+from gpuplan.planner.advise.today.todays_setting import question_of, setting_of
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search import search

@@ -10,8 +10,8 @@ from gpuplan import api
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.advise import advise
 from gpuplan.planner.advise.changes import proposals
-from gpuplan.planner.advise.setting import Setting
-from gpuplan.planner.advise.todays_setting import question_of, setting_of
+from gpuplan.planner.advise.today.setting import Setting
+from gpuplan.planner.advise.today.todays_setting import question_of, setting_of
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.profiles.profile import Profile
 

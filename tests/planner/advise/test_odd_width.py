@@ -9,8 +9,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.advise import advise
 from gpuplan.planner.advise.changes import proposals
 from gpuplan.planner.advise.odd_width import widths_to_pad
-from gpuplan.planner.advise.setting import Replanner, Setting
-from gpuplan.planner.advise.todays_setting import setting_of
+from gpuplan.planner.advise.today.setting import Replanner, Setting
+from gpuplan.planner.advise.today.todays_setting import setting_of
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.profiles.profile import Profile

@@ -9,7 +9,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.changes import proposals
 from gpuplan.planner.advise.offload_lines import offload_lines
 from gpuplan.planner.advise.snippets import FROZEN_LINES
-from gpuplan.planner.advise.todays_setting import setting_of
+from gpuplan.planner.advise.today.todays_setting import setting_of
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Question
 from gpuplan.profiles.profile import Profile

@@ -6,8 +6,8 @@ from dataclasses import replace
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.changes import proposals
 from gpuplan.planner.advise.judgement import judged
-from gpuplan.planner.advise.setting import Replanner
-from gpuplan.planner.advise.todays_setting import setting_of
+from gpuplan.planner.advise.today.setting import Replanner
+from gpuplan.planner.advise.today.todays_setting import setting_of
 from gpuplan.planner.advise.wording import sentence
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.profiles.passes.optimizers import with_optimizer

@@ -11,8 +11,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise import other_machines as machines
 from gpuplan.planner.advise import together as at_once
 from gpuplan.planner.advise.printed_options import all_options
-from gpuplan.planner.advise.setting import Replanner, Setting
-from gpuplan.planner.advise.todays_setting import setting_of
+from gpuplan.planner.advise.today.setting import Replanner, Setting
+from gpuplan.planner.advise.today.todays_setting import setting_of
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.profiles.profile import Profile

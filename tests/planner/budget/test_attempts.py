@@ -12,11 +12,13 @@ from gpuplan.planner.budget.ledger import ledger, run_lines
 from gpuplan.planner.budget.planned import RunCostOf, RunLine
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.cost.run_cost import UNIT
-from tests.support.projects import MADE, make_books, make_planned, make_project, make_run_cost
-
-
-def project_with(**experiment):
-    return make_project(experiments={"a": {"model": "a.py", "tokens": "1B", **experiment}})
+from tests.support.projects import (
+    MADE,
+    make_books,
+    make_planned,
+    make_run_cost,
+    project_with,
+)
 
 
 def with_line(cost: RunCostOf, name: str, quantity: float, unit: str) -> RunCostOf:

@@ -20,15 +20,15 @@ from gpuplan.planner.budget.sums import (
     sums_by,
     sums_by_month,
 )
-from tests.support.projects import make_books, make_planned, make_project, make_run_cost
+from tests.support.projects import (
+    make_books,
+    make_planned,
+    make_project,
+    make_run_cost,
+    project_with,
+)
 
 IDLE = IdlePrice(usd_per_hour=Decimal("1.5"), accelerator="A10G", region="us-east-1")
-
-
-def project_with(**experiment):
-    return make_project(
-        experiments={"a": {"model": "a.py", "tokens": "1B", "owner": "Ada", **experiment}}
-    )
 
 
 def total(**experiment) -> Decimal:

@@ -13,13 +13,13 @@ from gpuplan.planner.budget.planned import RunLine
 from gpuplan.planner.budget.schedule import too_late
 from gpuplan.planner.cost.paid_whole import AFTER_HOURS, FURTHER, UNUSED
 from gpuplan.planner.cost.run_cost import UNIT
-from tests.support.projects import make_books, make_planned, make_project, make_run_cost
-
-
-def project_with(**experiment):
-    return make_project(
-        experiments={"a": {"model": "a.py", "tokens": "1B", "owner": "Ada", **experiment}}
-    )
+from tests.support.projects import (
+    make_books,
+    make_planned,
+    make_project,
+    make_run_cost,
+    project_with,
+)
 
 
 def test_a_term_that_is_bought_for_the_runs_is_paid_whole() -> None:

@@ -77,19 +77,20 @@ def test_where_everything_has_a_price_nothing_is_unknown() -> None:
     assert verdict(found) == "All 6 limits are kept."
 
 
-def test_a_term_that_must_be_signed_is_said_and_counts_against_the_total() -> None:
-    use = CommitmentUse(
-        term_years=3,
-        terms=1,
-        usd=Decimal(500_000),
-        used_share=0.0,
-        unused_usd=Decimal(499_980),
-        unused_is_counted=False,
-        nodes_held=None,
-    )
+UNSIGNED = CommitmentUse(
+    term_years=3,
+    terms=1,
+    usd=Decimal(500_000),
+    used_share=0.0,
+    unused_usd=Decimal(499_980),
+    unused_is_counted=False,
+    nodes_held=None,
+)
 
+
+def test_a_term_that_must_be_signed_is_said_and_counts_against_the_total() -> None:
     def on(**changes: Any) -> RunCostOf:
-        plan = make_plan(commitment=use.model_copy(update=changes))
+        plan = make_plan(commitment=UNSIGNED.model_copy(update=changes))
         return make_run_cost(plan=plan, rent="gcp 1 x a2 committed 3y")
 
     found = report(big=on())
@@ -104,14 +105,8 @@ def test_a_term_that_must_be_signed_is_said_and_counts_against_the_total() -> No
 
 
 def test_runs_at_once_take_a_term_each() -> None:
-    use = CommitmentUse(
-        term_years=1,
-        terms=1,
-        usd=Decimal(1000),
-        used_share=0.0,
-        unused_usd=Decimal(980),
-        unused_is_counted=False,
-        nodes_held=None,
+    use = UNSIGNED.model_copy(
+        update={"term_years": 1, "usd": Decimal(1000), "unused_usd": Decimal(980)}
     )
     seeds = {"a": {"model": "a.py", "tokens": "1B", "runs": {"seeds": 4}, "parallel": 4}}
     cost = make_run_cost(plan=make_plan(commitment=use))

@@ -13,7 +13,7 @@ from gpuplan.planner.memory.framework_memory import (
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import pooled_bytes
+from gpuplan.planner.predict.memory.peak_memory import pooled_bytes
 from gpuplan.profiles.profile import Profile
 
 DEVICES = load_catalogue().accelerators

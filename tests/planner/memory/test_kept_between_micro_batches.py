@@ -12,7 +12,7 @@ from gpuplan.planner.memory.rank_memory import rank_memory
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import state_of
+from gpuplan.planner.predict.memory.peak_memory import state_of
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec

@@ -8,7 +8,7 @@ from gpuplan.planner.parallelism.fsdp import Made, Moment, Sharding, Unit
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import memory_parts
+from gpuplan.planner.predict.memory.peak_memory import memory_parts
 from gpuplan.profiles.profile import CATEGORIES, Profile
 
 TEMPORARY = CATEGORIES.index("temporary")

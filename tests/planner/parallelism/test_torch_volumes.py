@@ -23,7 +23,7 @@ from gpuplan.planner.parallelism.rank_trace import Split, SplitTrace
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import memory_parts
+from gpuplan.planner.predict.memory.peak_memory import memory_parts
 from gpuplan.planner.predict.setup import wire_bytes
 from gpuplan.planner.step.slotted_calls import slotted_calls
 

@@ -18,7 +18,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict import step_time
 from gpuplan.planner.predict.fits import fits
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import data_parallel_memory
+from gpuplan.planner.predict.memory.peak_memory import data_parallel_memory
 from gpuplan.planner.predict.predict import Prediction, predict
 from gpuplan.planner.software.frozen_base import NF4_BYTES
 from gpuplan.profiles.profile import Profile

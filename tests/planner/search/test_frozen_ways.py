@@ -23,7 +23,8 @@ from gpuplan.planner.search.frozen_ways import (
     without_needless_nf4,
 )
 from gpuplan.planner.search.machines.offers import survey
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
 CATALOGUE = load_catalogue()

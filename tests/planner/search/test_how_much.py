@@ -12,7 +12,8 @@ from gpuplan.planner.plan.parts import WholeJob
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.answer.recommended import recommended, sensible
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
 HOUR = 3600.0

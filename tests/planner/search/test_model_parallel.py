@@ -7,7 +7,8 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec

@@ -10,7 +10,7 @@ from gpuplan.planner.memory.framework_memory import communicators, context_bytes
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import memory_parts
+from gpuplan.planner.predict.memory.peak_memory import memory_parts
 from gpuplan.planner.software.deepspeed_engine import engine_bytes, runs_deepspeed
 from gpuplan.planner.software.state_bytes import state_scale
 from gpuplan.profiles.profile import Profile

@@ -11,7 +11,7 @@ from gpuplan.planner.parallelism.fsdp import units_of
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import data_parallel_memory
+from gpuplan.planner.predict.memory.peak_memory import data_parallel_memory
 from gpuplan.planner.predict.setup import wire_bytes
 from gpuplan.planner.step.slotted_calls import slotted_calls
 from gpuplan.profiles.profile import Profile

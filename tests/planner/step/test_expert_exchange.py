@@ -7,7 +7,7 @@ from gpuplan.planner.constants import Constants
 from gpuplan.planner.hardware.collectives import CallTable, CollectiveCall, Group
 from gpuplan.planner.software.dispatch import Dispatch
 from gpuplan.planner.step.expert_exchange import expert_share
-from gpuplan.planner.step.kernel_totals import SegmentTimes
+from gpuplan.planner.step.kernels.kernel_totals import SegmentTimes
 
 CONSTANTS = Constants.shipped()
 ONE_MICRO_BATCH = np.array([[0.002], [0.004]])

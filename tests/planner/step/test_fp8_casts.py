@@ -6,7 +6,7 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.parallelism.column_row_parallel import GATHERED_RANKS
-from gpuplan.planner.step.kernel_times import KernelTable
+from gpuplan.planner.step.kernels.kernel_times import KernelTable
 from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.profile import Affine, Kernel
 

@@ -10,7 +10,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.software.dispatch import ExpertHost
 from gpuplan.planner.software.stack import facts_of
-from gpuplan.planner.step.kernel_totals import StepKernels
+from gpuplan.planner.step.kernels.kernel_totals import StepKernels
 from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.profile import Affine, Kernel, KernelKind, Segment, StepTrace
 

@@ -41,13 +41,6 @@ Opener = Callable[..., engine.Seen]
 
 
 @pytest.fixture(scope="module")
-def chromium(require) -> Iterator[Browser]:
-    require("browser", f"{engine.missing()} is not installed; make test-report installs it")
-    with engine.running() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def files(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     for name, write in PAGES.items():

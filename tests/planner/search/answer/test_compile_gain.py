@@ -9,7 +9,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.answer.compile_gain import LEAST_CUT
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.planner.software import compile_time
 from gpuplan.profiles.profile import Profile
 

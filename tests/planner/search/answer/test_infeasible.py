@@ -13,7 +13,8 @@ from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.answer import infeasible, whole_plans
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
 H100 = Machine(accelerators=("H100:8",), nodes=(1, 2))

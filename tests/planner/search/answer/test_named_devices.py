@@ -7,7 +7,8 @@ import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
 

@@ -3,7 +3,8 @@
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.start_up import start_up_s
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Affine, Profile, Segment, StepTrace
 
 SAYS = "your own machine will do"

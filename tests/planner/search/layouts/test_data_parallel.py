@@ -20,7 +20,7 @@ from gpuplan.planner.plan.question import Choices, Question, Work
 from gpuplan.planner.predict.host_work import host_memory_of
 from gpuplan.planner.predict.interval import oom_probability
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.memory.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import Setup, stack_facts
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
 from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor

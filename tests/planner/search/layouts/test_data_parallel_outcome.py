@@ -13,7 +13,8 @@ from gpuplan.planner.plan.question import Machine, Money, Question, Work
 from gpuplan.planner.search import sweep
 from gpuplan.planner.search.layouts.data_parallel_outcome import BestVariant, DataParallelOutcome
 from gpuplan.planner.search.layouts.tried_layouts import TriedLayouts
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.curves.choice import CurveChoice
 from gpuplan.profiles.profile import Profile
 
@@ -58,7 +59,6 @@ def test_an_outcome_comes_back_from_json_bit_by_bit() -> None:
         recompute_share=1 / 3,
         step_s=0.1 + 0.2,
         over_likely=1.1 / 3,
-        global_batch=64,
         is_risky=True,
         fitting=5,
     )

@@ -11,7 +11,8 @@ from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Wor
 from gpuplan.planner.search.answer import whole_plans
 from gpuplan.planner.search.candidate import Candidate
 from gpuplan.planner.search.layouts.next_best import NextBest
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
 RISKS = (0.02, 0.2, 0.35, 0.5)

@@ -20,7 +20,7 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.memory.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.layouts.data_parallel import DataParallelPredictor
 from gpuplan.planner.search.layouts.some_layers import (

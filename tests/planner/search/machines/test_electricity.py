@@ -15,7 +15,8 @@ from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Sor
 from gpuplan.planner.search.answer.ranking import mark_ties
 from gpuplan.planner.search.machines.electricity import Electricity, busy_share, with_energy
 from gpuplan.planner.search.machines.offers import PricedInstance, survey
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
 ROOT = Path(__file__).parents[4]

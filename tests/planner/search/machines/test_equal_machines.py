@@ -11,7 +11,7 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Machine, Money
 from gpuplan.planner.search.machines.equal_machines import Sellers, by_machine
 from gpuplan.planner.search.machines.offers import PricedInstance, survey
-from gpuplan.planner.step.model_parallel_step import links_used
+from gpuplan.planner.step.exchange_times import links_used
 
 
 @pytest.fixture(scope="module")

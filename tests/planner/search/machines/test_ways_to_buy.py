@@ -22,7 +22,8 @@ from gpuplan.planner.cost.paid_whole import FURTHER, PaidWhole
 from gpuplan.planner.plan.plan import Estimated, Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.machines.offers import survey
-from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.planner.search.outcome import SearchOutcome
+from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
 TYPE, REGION = "a2-highgpu-8g", "us-central1"

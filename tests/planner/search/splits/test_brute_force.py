@@ -37,12 +37,13 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.host_work import host_memory_of
 from gpuplan.planner.predict.interval import safe_peak_bytes
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.memory.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.predict import predict
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
+from gpuplan.planner.search.found import Found
 from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION
 from gpuplan.planner.search.layouts.some_layers import FRAGMENTATION, equal_layers
-from gpuplan.planner.search.splits.outcome import Asked, Found
+from gpuplan.planner.search.splits.outcome import Asked
 from gpuplan.planner.software.stack import casts_layers
 
 pytestmark = pytest.mark.slow

@@ -14,10 +14,11 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
+from gpuplan.planner.search.found import Found
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.planner.search.splits.kept_outcomes import KeptOutcomes
-from gpuplan.planner.search.splits.outcome import Found, Outcome
+from gpuplan.planner.search.splits.outcome import Outcome
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile

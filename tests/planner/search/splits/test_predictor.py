@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import numpy as np
 import pytest
@@ -28,31 +27,25 @@ from split_spaces import (
     with_memory,
 )
 
-from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
-from gpuplan.catalog.vocabulary import Offloaded
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.parallelism.legal_layouts import Shape, legal_layouts
-from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.plan.question import Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
-from gpuplan.planner.predict.peak_memory import memory_parts, sent_of
-from gpuplan.planner.predict.split_memory import (
+from gpuplan.planner.predict.memory.peak_memory import memory_parts, sent_of
+from gpuplan.planner.predict.memory.split_memory import (
     accumulations,
     shards_of,
     split_peaks,
     stages_of,
 )
 from gpuplan.planner.predict.step_time import planned_step_s
-from gpuplan.planner.search.machines.offers import survey
-from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import few_micro_batches, space_of
-from gpuplan.planner.search.splits.outcome import Asked, Outcome
+from gpuplan.planner.search.splits.outcome import Asked
 from gpuplan.planner.search.splits.predictor import FIRST_LOOK, SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
-from gpuplan.planner.search.splits.split_search import SplitSearch
 from gpuplan.planner.search.splits.steps import SplitSteps
-from gpuplan.planner.search.sweep import WORTH_SPLITTING, Sweep
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 
@@ -289,108 +282,6 @@ def test_what_a_first_look_prunes_is_not_the_best(
         assert [one.found for one in other] == [one.found for one in few]
 
 
-def test_a_large_model_has_plans_that_split_it_and_a_small_one_is_left_alone(
-    caches: list[ModelCache], huge: Profile
-) -> None:
-    machine = Machine(providers=("aws",), accelerators=("H100:8",), max_nodes=8)
-    question = Question(machine=machine, work=Work(global_batch=256))
-    found = search(question, huge, load_catalogue())
-    assert any(not plan.layout.is_data_parallel_only for plan in found.plans)
-    small = sweep_of(question, caches[0])
-    assert small.timed == 0
-    assert small.tried > 0
-
-
-@pytest.mark.parametrize("offload", [frozenset(), OPTIMIZER], ids=["device", "host"])
-def test_every_split_candidate_is_counted_and_faster_than_data_parallelism(
-    offload: frozenset[Offloaded],
-    huge: Profile,
-) -> None:
-    machine = Machine(providers=("aws",), accelerators=("A100", "H100"), max_nodes=8)
-    question = Question(machine=machine, work=Work(global_batch=256))
-    sweep = Sweep(
-        question,
-        cache := ModelCache(huge),
-        space_of(question, cache.profile),
-        survey(load_catalogue(), machine, question.money),
-        offload=offload,
-    )
-    found = list(sweep.candidates())
-    counted = sum(one.variants_that_fit for one in found)
-    assert counted + sweep.counts["out_of_memory"] + sweep.counts["indivisible"] == sweep.tried
-    split = [one for one in found if not one.layout.is_data_parallel_only]
-    assert split
-    assert sweep.timed > 0
-    for one in split:
-        assert one.global_batch == 256
-        assert one.setup.offload == offload
-        assert one.step_s == pytest.approx(planned_step_s(cache, one.site, one.setup), rel=1e-9)
-        whole = [
-            other.step_s
-            for other in found
-            if other.layout.is_data_parallel_only
-            and (other.choice, other.nodes) == (one.choice, one.nodes)
-        ]
-        assert one.step_s < WORTH_SPLITTING * min(whole, default=float("inf"))
-
-
-def test_to_split_a_model_has_to_be_worth_it(
-    huge: Profile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A step that splits the model and is hardly faster is more work for nothing."""
-    machine = Machine(providers=("aws",), instances=("p5.48xlarge",), nodes=(8,))
-    question = Question(machine=machine, work=Work(global_batch=256))
-    bounds: list[float] = []
-
-    def best(_: SplitSearch, *where: object, max_oom: float) -> list[Outcome]:
-        (asked,) = cast(list[Asked], where[-1])
-        bounds.append(asked.bound_s)
-        return [Outcome(found=(), fitting=0, out_of_memory=0, indivisible=0, timed=0)]
-
-    monkeypatch.setattr(SplitSearch, "best", best)
-    found = search(question, huge, load_catalogue())
-    assert bounds == [pytest.approx(0.99 * min(plan.step_time_s.value for plan in found.plans))]
-
-
-def test_what_fits_no_other_way_is_split_with_its_optimizer_on_the_host(huge: Profile) -> None:
-    """Eight ranks cannot share four samples, so that none of them holds the whole model."""
-    machine = Machine(instances=("p4d.24xlarge",), nodes=(1,))
-    question = Question(machine=machine, work=Work(global_batch=4))
-    never = replace(question, choices=Choices(offload=()))
-    assert not search(never, huge, load_catalogue()).plans
-    first = search(question, huge, load_catalogue()).plans[0]
-    assert not first.layout.is_data_parallel_only
-    assert first.offloaded == ("optimizer",)
-    assert first.host_memory_bytes is not None
-    assert first.host_memory_bytes.fits
-    assert first.runnable is False
-    assert "keeps nothing in host memory" in (first.why_not_runnable or "")
-
-
-def test_nothing_is_split_beside_parameters_on_the_host(huge: Profile) -> None:
-    machine = Machine(instances=("p4d.24xlarge",), nodes=(1,))
-    question = Question(machine=machine, work=Work(global_batch=256))
-    cache = ModelCache(huge)
-    sweep = Sweep(
-        question,
-        cache,
-        space_of(question, cache.profile),
-        survey(load_catalogue(), machine, question.money),
-        offload=frozenset({"parameters"}),
-    )
-    assert all(one.layout.is_data_parallel_only for one in sweep.candidates())
-    assert sweep.timed == 0
-
-
-def test_one_accelerator_and_a_free_batch_leave_nothing_to_split(huge: Profile) -> None:
-    cache = ModelCache(huge)
-    alone = Machine(instances=("g4dn.xlarge",), max_nodes=1)
-    batch = Work(global_batch=64)
-    assert sweep_of(Question(machine=alone, work=batch), cache).timed == 0
-    free = Machine(providers=("aws",), accelerators=("H100:8",), max_nodes=1)
-    assert sweep_of(Question(machine=free), cache).timed == 0
-
-
 def test_less_memory_leaves_fewer_layouts(caches, sites) -> None:
     fitting = []
     for share in (1.0, 0.04, 0.03, 0.001):
@@ -423,13 +314,6 @@ def test_the_micro_batches_tried_are_few(caches) -> None:
     space = space_of(Question(work=Work(global_batch=4096)), caches[0].profile)
     assert few_micro_batches(space.micro_batches) == [1, 2, 4, 8, 16, 32]
     assert few_micro_batches(np.array([3, 5])) == [3, 5]
-
-
-def sweep_of(question: Question, cache: ModelCache) -> Sweep:
-    market = survey(load_catalogue(), question.machine, question.money)
-    sweep = Sweep(question, cache, space_of(question, cache.profile), market)
-    list(sweep.candidates())
-    return sweep
 
 
 def test_kept_peaks_are_those_that_are_computed(caches) -> None:

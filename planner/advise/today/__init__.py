@@ -1,0 +1,1 @@
+"""Today's setting: read, completed, and with its model as it could be."""

@@ -1,0 +1,1 @@
+"""Spot machines until a deadline comes near, on-demand ones from then on."""

@@ -1,0 +1,1 @@
+"""What a setup holds on the device: its peak, and what the allocator keeps beside it."""

@@ -1,0 +1,1 @@
+"""Device and host time of the kernels of a step."""
