@@ -157,7 +157,7 @@ def prepare(
     held = held_to_terms(held, machines)
     job, data = _trained(given, spec, project, task, machines, run_id)
     held, job = with_network(held, job, network_orders(plan, catalogue, interfaces))
-    billing = catalogue.providers.get(plan.offer.provider)
+    billing = catalogue.billing_of(plan.offer.provider, plan.offer.instance_type)
     always = _always(spec, project, request)
     upload = measure(project.workdir, always)
     return Prepared(

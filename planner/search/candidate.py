@@ -12,7 +12,7 @@ from typing import Literal
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
 from ..cost.beside_machines.beside import BesideUsd, Machines, usd_beside
-from ..cost.billing import Lengths, is_coarse
+from ..cost.billing import Lengths, needs_lengths
 from ..cost.paid_whole import PaidWhole
 from ..cost.start_up import start_up_s
 from ..cost.whole_job import expected_usd, training_s_within
@@ -198,7 +198,7 @@ class Candidate:
             billing=self.choice.billing,
             paid_whole=self.paid_whole,
             chance_within=None if self.paid_whole is None else self._chance_within,
-            lengths=self._lengths(billed_s) if is_coarse(self.choice.billing) else None,
+            lengths=self._lengths(billed_s) if needs_lengths(self.choice.billing) else None,
         )
 
     def _lengths(self, billed_s: float) -> Lengths:

@@ -337,7 +337,7 @@ def _choice(
         purchase=way.purchase,
         usd_per_hour=way.usd_per_hour,
         spot_usd_per_hour=offer.market_spot_usd_per_hour,
-        billing=catalogue.providers.get(offer.provider),
+        billing=catalogue.billing_of(offer.provider, offer.instance_type),
         region=catalogue.regions.get((offer.provider, offer.region)),
         owned=catalogue.ownership.get((offer.provider, offer.instance_type)),
         own_nodes=catalogue.own_nodes.get(place),
