@@ -253,6 +253,7 @@ class Candidate:
             is_managed=purchase == "spot" and offer.launchable,
             is_owned=purchase == "owned",
             is_paid_whole=self.choice.paid_whole is not None,
+            is_host_apart=offer.is_host_apart,
         )
 
     @cached_property
