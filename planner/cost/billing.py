@@ -14,7 +14,7 @@ BY_THE_SECOND_S = 1.0
 LONG_MINIMUM_S = 300.0
 """The least that a seller bills says nothing where machines take longer than that to start."""
 MINIMUM_PARTS = 32
-"""Parts into which the time below a long minimum is cut."""
+"""Parts into which the time about a long minimum is cut."""
 SURELY_LONGER = 4.0
 """Widths of the runs' 80 % interval from their mean, beyond which none is counted."""
 ENDS = (0.1, 0.9)
@@ -88,8 +88,7 @@ def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | No
     if billing is None or lengths is None or not needs_lengths(billing):
         return billed_us(mean_us, billing)
     if not is_coarse(billing):
-        short_us = _us(_mean_below_minimum_s(mean_us, billing, lengths))
-        return billed_us(mean_us + short_us, billing)
+        return billed_us(_us(_mean_above_minimum_s(mean_us, billing, lengths)), billing)
     increment_s = billing.billing_increment_s or 0.0
     is_wide = lengths.spread_s > WIDE_INCREMENTS * increment_s
     if is_wide and not billing.minimum_s:
@@ -99,19 +98,28 @@ def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | No
     return first_us + more_bills_us(billing, lengths)
 
 
-def _mean_below_minimum_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:
-    """Return by how much runs fall short of the least that is billed, on average, seconds.
+def _mean_above_minimum_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:
+    """Return the mean of what is billed where runs that are shorter pay a minimum, seconds.
 
     Runs that go on after a stop on new machines may fall short once more: of jobs on demand so few
     stop within an hour that this is nothing.
     """
-    minimum_s = float(billing.minimum_s or 0)
-    shortest_s = mean_us / MICROSECONDS_PER_SECOND - SURELY_LONGER * lengths.spread_s
-    if shortest_s >= minimum_s:
+    minimum_s, mean_s = float(billing.minimum_s or 0), mean_us / MICROSECONDS_PER_SECOND
+    reach_s = SURELY_LONGER * lengths.spread_s
+    if mean_s >= minimum_s:
+        shortest_s = max(0.0, mean_s - reach_s)
+        return mean_s + _area(lengths.chance_within, shortest_s, minimum_s)
+    return minimum_s + _area(
+        lambda seconds: 1 - lengths.chance_within(seconds), minimum_s, mean_s + reach_s
+    )
+
+
+def _area(chance: Callable[[float], float], from_s: float, to_s: float) -> float:
+    """Return the area under chances between two times, by the middles of equal parts; or 0."""
+    if to_s <= from_s:
         return 0.0
-    part_s = minimum_s / MINIMUM_PARTS
-    middles = ((i + 0.5) * part_s for i in range(MINIMUM_PARTS))
-    return part_s * sum(lengths.chance_within(one) for one in middles)
+    part_s = (to_s - from_s) / MINIMUM_PARTS
+    return part_s * sum(chance(from_s + (i + 0.5) * part_s) for i in range(MINIMUM_PARTS))
 
 
 def _mean_rounded_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:

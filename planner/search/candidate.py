@@ -12,8 +12,8 @@ from typing import Literal
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
 from ..cost.beside_machines.beside import BesideUsd, Machines, usd_beside
-from ..cost.billing import Lengths, needs_lengths
-from ..cost.paid_whole import PaidWhole
+from ..cost.billing import Lengths, has_long_minimum, mean_billed_us, needs_lengths
+from ..cost.paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
 from ..cost.start_up import start_up_s
 from ..cost.whole_job import expected_usd, training_s_within
 from ..goodput.expected_run import chances_within, elapsed_s, mean_stops
@@ -30,6 +30,9 @@ from ..plan.setup import Setup
 from ..software.torch_builds import capacity_note
 from .machines.offers import PricedInstance
 from .order import Order, sort_key
+
+HALVINGS = 20
+"""Of the steps among which those are looked for that a budget pays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +300,34 @@ class Candidate:
             paid_whole=self.choice.paid_whole,
         )
         steps = max(0, int(training_s // self.mean_step_s))
-        return replace(self, steps=steps, limited_by=limit)
+        found = replace(self, steps=steps, limited_by=limit)
+        is_least = limit == "budget" and has_long_minimum(self.choice.billing)
+        return found._with_shorter_runs_paid() if is_least and steps else found
+
+    def _with_shorter_runs_paid(self) -> Candidate:
+        """Return as many of its steps as leave the mean of the bills what its own time costs.
+
+        Runs that end before the least that is billed pay it all the same.
+        """
+
+        def machine_s(steps: int) -> float:
+            stops = replace(self.stops, wait_s=0.0)
+            return start_up_s() + elapsed_s(steps * self.mean_step_s, stops)
+
+        def is_paid(steps: int) -> bool:
+            lengths = replace(self, steps=steps)._lengths(machine_s(steps))
+            mean_us = round(machine_s(steps) * MICROSECONDS_PER_SECOND)
+            return mean_billed_us(mean_us, self.choice.billing, lengths) <= paid_us
+
+        fewest, most = 0, self.steps or 0
+        # A bill is rounded up to a second.
+        paid_us = round((machine_s(most) + 1) * MICROSECONDS_PER_SECOND)
+        if is_paid(most):
+            return self
+        for _ in range(HALVINGS):
+            middle = (fewest + most) // 2
+            fewest, most = (middle, most) if middle and is_paid(middle) else (fewest, middle)
+        return replace(self, steps=fewest)
 
     def breaks(self, money: Money) -> Literal["past_deadline", "over_budget"] | None:
         """Return the limit of the question that this candidate breaks, if any."""

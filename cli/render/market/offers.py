@@ -41,7 +41,7 @@ _COLUMNS = [
     Column("instance", shrink=True),
     Column("accelerators", shrink=True),
     Column("$/h", right=True),
-    Column("$/acc·h", right=True, from_width=70),
+    Column("$/acc·h", right=True, from_width=74),
     Column("spot $/h", right=True, from_width=90),
     Column("node to node", right=True, from_width=120),
     Column("vCPU", right=True, from_width=140),
