@@ -11,9 +11,16 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
-from ..cost.beside_machines.beside import BesideUsd, Machines, usd_beside
+from ..cost.beside_machines.beside import (
+    BesideUsd,
+    Machines,
+    beside_lines,
+    ranked_usd,
+    usd_beside,
+)
 from ..cost.billing import Lengths, has_long_minimum, mean_billed_us, needs_lengths
 from ..cost.paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
+from ..cost.run_cost import CENT
 from ..cost.start_up import start_up_s
 from ..cost.whole_job import expected_usd, training_s_within
 from ..goodput.expected_run import chances_within, elapsed_s, mean_stops
@@ -31,6 +38,8 @@ from ..software.torch_builds import capacity_note
 from .machines.offers import PricedInstance
 from .order import Order, sort_key
 
+NEAR_USD = Decimal("0.05")
+"""Of a budget, within which cents decide: those of the lines that are shown are rounded."""
 HALVINGS = 20
 """Of the steps among which those are looked for that a budget pays."""
 
@@ -338,9 +347,20 @@ class Candidate:
             return None
         if money.deadline_s is not None and self.seconds > money.deadline_s:
             return "past_deadline"
-        if money.budget_usd is not None and Decimal(self.ranked_usd) > Decimal(money.budget_usd):
+        if money.budget_usd is not None and self._is_over(Decimal(money.budget_usd)):
             return "over_budget"
         return None
+
+    def _is_over(self, budget_usd: Decimal) -> bool:
+        """Return whether it costs more than a budget: near it, by the cents that are shown."""
+        usd = Decimal(self.ranked_usd)
+        if not usd.is_finite() or abs(usd - budget_usd) > NEAR_USD:
+            return usd > budget_usd
+        choice, hours = self.choice, self.seconds / SECONDS_PER_HOUR
+        beside = beside_lines(self.machines, hours=hours, usd_per_hour=choice.usd_per_hour)
+        dataset_usd = choice.dataset.of(hours) * float(choice.taxed)
+        parts = (self.usd, ranked_usd(beside, choice.tax_percent), dataset_usd)
+        return sum(Decimal(one).quantize(CENT) for one in parts) > budget_usd
 
     def order(self, sort: Order) -> tuple[float, ...]:
         """Return the sort key: what is safe first, the quantity asked for, then dollars, size."""
