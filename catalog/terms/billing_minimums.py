@@ -36,7 +36,6 @@ def billing_minimums(curated_dir: Path) -> tuple[BillingMinimum, ...]:
         )
 
 
-@cache
 def with_minimum_of(seller: Provider, instance_type: str, curated_dir: Path) -> Provider:
     """Return how a seller bills one of its types.
 
@@ -45,7 +44,13 @@ def with_minimum_of(seller: Provider, instance_type: str, curated_dir: Path) -> 
         instance_type: The name of the type.
         curated_dir: The folder of the table.
     """
+    minimum_s = _minimum_s(seller.name, instance_type, curated_dir)
+    return seller if minimum_s is None else seller.model_copy(update={"minimum_s": minimum_s})
+
+
+@cache
+def _minimum_s(provider: str, instance_type: str, curated_dir: Path) -> int | None:
     for one in billing_minimums(curated_dir):
-        if one.provider == seller.name and fnmatchcase(instance_type, one.instance_types):
-            return seller.model_copy(update={"minimum_s": one.minimum_s})
-    return seller
+        if one.provider == provider and fnmatchcase(instance_type, one.instance_types):
+            return one.minimum_s
+    return None

@@ -19,7 +19,7 @@ def asked(profile: Profile, steps: int | None, purchase: str, **money) -> Search
         work=Work(steps=steps, global_batch=64),
         machine=Machine(providers=(provider,), regions=(region,), instances=(kind,), nodes=(1,)),
         choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
-        money=Money(purchase=purchase, **money),
+        money=Money(purchase=purchase, **money),  # type: ignore[arg-type]
     )
     return search(question, profile, CATALOGUE)
 
