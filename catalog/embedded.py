@@ -14,6 +14,7 @@ from .csv_rows import read_accelerators, read_instances, read_offers, read_provi
 from .errors import PriceError
 from .listing.ownership import Ownership
 from .listing.sources import PriceSource
+from .terms.billing_minimums import with_minimum_of
 from .terms.on_demand import without_on_demand
 from .terms.pricebook import Pricebook
 from .types import Accelerator, CommitmentRow, EvictionRow, Instance, Offer, Provider, Region
@@ -66,6 +67,11 @@ class Catalogue:
     def accelerator_of(self, offer: Offer) -> Accelerator | None:
         """Return the accelerator an offer is for, or None if it has no spec row."""
         return self.accelerators.get(offer.accelerator)
+
+    def billing_of(self, provider: str, instance_type: str) -> Provider | None:
+        """Return how a seller bills one of its types, or None if the seller is unknown."""
+        seller = self.providers.get(provider)
+        return None if seller is None else with_minimum_of(seller, instance_type, CURATED_DIR)
 
     def jurisdiction_of(self, offer: Offer) -> str | None:
         """Return the country the offer's region stands in ("de"), or None if it is unknown."""

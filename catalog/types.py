@@ -18,6 +18,8 @@ CPU_PREFIX = "CPU-"
 
 USER_PRICE_BASES = ("user", "owned")
 """`Offer.price_basis` of an offer the user wrote: a price they stated, or hardware they bought."""
+ACCELERATOR_ALONE = "accelerator_alone"
+"""`Offer.price_basis` where vCPUs and memory are billed beside the price."""
 
 
 BEFORE_TENSOR_CORES = ("Kepler", "Maxwell", "Pascal")
@@ -206,6 +208,11 @@ class Offer(CatalogueRow):
     def is_user(self) -> bool:
         """Whether the offer comes from the user's own `--offers` file."""
         return self.price_basis in USER_PRICE_BASES
+
+    @property
+    def is_host_apart(self) -> bool:
+        """Whether the price is that of the accelerator alone: vCPUs and memory are billed too."""
+        return self.price_basis == ACCELERATOR_ALONE
 
     @property
     def launchable(self) -> bool:

@@ -32,6 +32,7 @@ from ..embedded import CURATED_DIR, DATA_DIR, Catalogue, read_catalogue
 from ..types import CPU_PREFIX, Offer
 from . import convert
 from .convert import Cells
+from .corrections import Corrections
 
 SCHEMA_VERSION = 1
 OUTLIER_RATIO = Decimal("1.5")
@@ -187,8 +188,9 @@ def _write_tables(source: Path, folder: Path, permissive_only: bool) -> dict[str
         if (row["provider"], row["instance_type"]) in sold
     ]
     countries = _read(CURATED_DIR / "region_countries.csv")
+    corrections = Corrections(CURATED_DIR)
     offers = sorted(
-        map(convert.offer, gathered),
+        corrections.corrected("offers", map(convert.offer, gathered)),
         key=lambda row: (row["provider"], row["instance_type"], row["region"]),
     )
     regions = convert.regions(offers, _read(source / "regions.csv"), countries)
@@ -197,7 +199,9 @@ def _write_tables(source: Path, folder: Path, permissive_only: bool) -> dict[str
     counts = {
         "accelerators.csv": _write(folder / "accelerators.csv", ACCELERATOR_COLUMNS, accelerators),
         "instances.csv": _write(
-            folder / "instances.csv", INSTANCE_COLUMNS, map(convert.instance, shapes)
+            folder / "instances.csv",
+            INSTANCE_COLUMNS,
+            corrections.corrected("instances", map(convert.instance, shapes)),
         ),
         "offers.csv": _write(folder / "offers.csv", OFFER_COLUMNS, offers),
         "providers.csv": _write(folder / "providers.csv", PROVIDER_COLUMNS, providers),

@@ -121,6 +121,8 @@ class BestPrice(CatalogueRow):
     region: str
     instance_type: str
     price_date: date | None
+    is_host_apart: bool = False
+    """Whether vCPUs and memory are billed beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +228,7 @@ def best_price(offers: Iterable[Offer], purchase: OfferPurchase) -> BestPrice | 
         region=offer.region,
         instance_type=offer.instance_type,
         price_date=offer.price_date,
+        is_host_apart=offer.is_host_apart,
     )
 
 

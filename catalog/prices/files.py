@@ -22,6 +22,9 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK_FILE = ".lock"
+FIX = "move it away; then the snapshot before it is used, or the package's own prices."
+MOST_USD_PER_HOUR = 10**9
+"""Above it a price of one machine is a slip."""
 
 
 @contextlib.contextmanager
@@ -87,9 +90,16 @@ def read_snapshot(path: Path) -> PriceSnapshot:
         _refuse_newer(path, _version_of(content))
         raise PriceError(
             f"The price snapshot {path} is damaged: {error.error_count()} of its fields are wrong.",
-            fix="move it away; then the snapshot before it is used, or the package's own prices.",
+            fix=FIX,
         ) from error
     _refuse_newer(path, snapshot.schema_version)
+    for offer in snapshot.offers:
+        for usd in (offer.on_demand_usd_per_hour, offer.spot_usd_per_hour):
+            if usd is not None and not (usd.is_finite() and 0 < usd < MOST_USD_PER_HOUR):
+                place = f"{offer.provider} {offer.region} {offer.instance_type}"
+                raise PriceError(
+                    f"The price snapshot {path} is damaged: {place} costs {usd} $/h.", fix=FIX
+                )
     return snapshot
 
 

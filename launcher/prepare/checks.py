@@ -67,7 +67,8 @@ class Asked:
     @property
     def billing(self) -> Provider | None:
         """Return how the provider bills; None where that is not known."""
-        return self.catalogue.providers.get(self.plan.offer.provider)
+        offer = self.plan.offer
+        return self.catalogue.billing_of(offer.provider, offer.instance_type)
 
     @property
     def reservation(self) -> Reservation | None:

@@ -11,6 +11,12 @@ from .paid_whole import LEAST_CHANCE, MICROSECONDS_PER_SECOND
 
 BY_THE_SECOND_S = 1.0
 """Bills in increments no longer are rounded up from the mean: a second is nothing of a job."""
+LONG_MINIMUM_S = 300.0
+"""The least that a seller bills says nothing where machines take longer than that to start."""
+MINIMUM_PARTS = 32
+"""Parts into which the time about a long minimum is cut."""
+SURELY_LONGER = 4.0
+"""Widths of the runs' 80 % interval from their mean, beyond which none is counted."""
 ENDS = (0.1, 0.9)
 """Chances of the ends of 80 %."""
 FEW_STOPS, MOST_FURTHER_BILLS = 2.0, 10
@@ -61,6 +67,16 @@ def is_coarse(billing: Provider | None) -> bool:
     return billing is not None and (billing.billing_increment_s or 0) > BY_THE_SECOND_S
 
 
+def has_long_minimum(billing: Provider | None) -> bool:
+    """Return whether a seller bills no less than some jobs take."""
+    return billing is not None and (billing.minimum_s or 0) > LONG_MINIMUM_S
+
+
+def needs_lengths(billing: Provider | None) -> bool:
+    """Return whether the mean of bills is not the bill of the mean."""
+    return is_coarse(billing) or has_long_minimum(billing)
+
+
 def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | None) -> int:
     """Return the mean of what is billed, each run's bills rounded up, microseconds.
 
@@ -69,8 +85,10 @@ def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | No
         billing: the provider, with its increment and minimum.
         lengths: of the runs; None where nothing is known of them, and they take the mean.
     """
-    if billing is None or lengths is None or not is_coarse(billing):
+    if billing is None or lengths is None or not needs_lengths(billing):
         return billed_us(mean_us, billing)
+    if not is_coarse(billing):
+        return billed_us(_us(_mean_above_minimum_s(mean_us, billing, lengths)), billing)
     increment_s = billing.billing_increment_s or 0.0
     is_wide = lengths.spread_s > WIDE_INCREMENTS * increment_s
     if is_wide and not billing.minimum_s:
@@ -78,6 +96,30 @@ def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | No
     else:
         first_us = max(mean_us, _us(_mean_rounded_s(mean_us, billing, lengths)))
     return first_us + more_bills_us(billing, lengths)
+
+
+def _mean_above_minimum_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:
+    """Return the mean of what is billed where runs that are shorter pay a minimum, seconds.
+
+    Runs that go on after a stop on new machines may fall short once more: of jobs on demand so few
+    stop within an hour that this is nothing.
+    """
+    minimum_s, mean_s = float(billing.minimum_s or 0), mean_us / MICROSECONDS_PER_SECOND
+    reach_s = SURELY_LONGER * lengths.spread_s
+    if mean_s >= minimum_s:
+        shortest_s = max(0.0, mean_s - reach_s)
+        return mean_s + _area(lengths.chance_within, shortest_s, minimum_s)
+    return minimum_s + _area(
+        lambda seconds: 1 - lengths.chance_within(seconds), minimum_s, mean_s + reach_s
+    )
+
+
+def _area(chance: Callable[[float], float], from_s: float, to_s: float) -> float:
+    """Return the area under chances between two times, by the middles of equal parts; or 0."""
+    if to_s <= from_s:
+        return 0.0
+    part_s = (to_s - from_s) / MINIMUM_PARTS
+    return part_s * sum(chance(from_s + (i + 0.5) * part_s) for i in range(MINIMUM_PARTS))
 
 
 def _mean_rounded_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:

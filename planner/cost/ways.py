@@ -121,7 +121,7 @@ def _job_in_blocks_usd(plan: Plan, term: Term, catalogue: Catalogue) -> Decimal 
         nodes=plan.nodes,
         usd_per_hour=term.usd_per_hour,
         dearest_usd_per_hour=term.usd_per_hour,
-        billing=catalogue.providers.get(plan.offer.provider),
+        billing=catalogue.billing_of(plan.offer.provider, plan.offer.instance_type),
         stops=plan.stops,
         paid_whole=PaidWhole.of(term),
         tax_percent=_tax_percent(plan),

@@ -11,9 +11,16 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
-from ..cost.beside_machines.beside import BesideUsd, Machines, usd_beside
-from ..cost.billing import Lengths, is_coarse
-from ..cost.paid_whole import PaidWhole
+from ..cost.beside_machines.beside import (
+    BesideUsd,
+    Machines,
+    beside_lines,
+    ranked_usd,
+    usd_beside,
+)
+from ..cost.billing import Lengths, has_long_minimum, mean_billed_us, needs_lengths
+from ..cost.paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
+from ..cost.run_cost import CENT
 from ..cost.start_up import start_up_s
 from ..cost.whole_job import expected_usd, training_s_within
 from ..goodput.expected_run import chances_within, elapsed_s, mean_stops
@@ -30,6 +37,11 @@ from ..plan.setup import Setup
 from ..software.torch_builds import capacity_note
 from .machines.offers import PricedInstance
 from .order import Order, sort_key
+
+NEAR_USD = Decimal("0.05")
+"""Of a budget, within which cents decide: those of the lines that are shown are rounded."""
+HALVINGS = 20
+"""Of the steps among which those are looked for that a budget pays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +210,7 @@ class Candidate:
             billing=self.choice.billing,
             paid_whole=self.paid_whole,
             chance_within=None if self.paid_whole is None else self._chance_within,
-            lengths=self._lengths(billed_s) if is_coarse(self.choice.billing) else None,
+            lengths=self._lengths(billed_s) if needs_lengths(self.choice.billing) else None,
         )
 
     def _lengths(self, billed_s: float) -> Lengths:
@@ -253,6 +265,7 @@ class Candidate:
             is_managed=purchase == "spot" and offer.launchable,
             is_owned=purchase == "owned",
             is_paid_whole=self.choice.paid_whole is not None,
+            is_host_apart=offer.is_host_apart,
         )
 
     @cached_property
@@ -296,7 +309,34 @@ class Candidate:
             paid_whole=self.choice.paid_whole,
         )
         steps = max(0, int(training_s // self.mean_step_s))
-        return replace(self, steps=steps, limited_by=limit)
+        found = replace(self, steps=steps, limited_by=limit)
+        is_least = limit == "budget" and has_long_minimum(self.choice.billing)
+        return found._with_shorter_runs_paid() if is_least and steps else found
+
+    def _with_shorter_runs_paid(self) -> Candidate:
+        """Return as many of its steps as leave the mean of the bills what its own time costs.
+
+        Runs that end before the least that is billed pay it all the same.
+        """
+
+        def machine_s(steps: int) -> float:
+            stops = replace(self.stops, wait_s=0.0)
+            return start_up_s() + elapsed_s(steps * self.mean_step_s, stops)
+
+        def is_paid(steps: int) -> bool:
+            lengths = replace(self, steps=steps)._lengths(machine_s(steps))
+            mean_us = round(machine_s(steps) * MICROSECONDS_PER_SECOND)
+            return mean_billed_us(mean_us, self.choice.billing, lengths) <= paid_us
+
+        fewest, most = 0, self.steps or 0
+        # A bill is rounded up to a second.
+        paid_us = round((machine_s(most) + 1) * MICROSECONDS_PER_SECOND)
+        if is_paid(most):
+            return self
+        for _ in range(HALVINGS):
+            middle = (fewest + most) // 2
+            fewest, most = (middle, most) if middle and is_paid(middle) else (fewest, middle)
+        return replace(self, steps=fewest)
 
     def breaks(self, money: Money) -> Literal["past_deadline", "over_budget"] | None:
         """Return the limit of the question that this candidate breaks, if any."""
@@ -307,9 +347,20 @@ class Candidate:
             return None
         if money.deadline_s is not None and self.seconds > money.deadline_s:
             return "past_deadline"
-        if money.budget_usd is not None and Decimal(self.ranked_usd) > Decimal(money.budget_usd):
+        if money.budget_usd is not None and self._is_over(Decimal(money.budget_usd)):
             return "over_budget"
         return None
+
+    def _is_over(self, budget_usd: Decimal) -> bool:
+        """Return whether it costs more than a budget: near it, by the cents that are shown."""
+        usd = Decimal(self.ranked_usd)
+        if not usd.is_finite() or abs(usd - budget_usd) > NEAR_USD:
+            return usd > budget_usd
+        choice, hours = self.choice, self.seconds / SECONDS_PER_HOUR
+        beside = beside_lines(self.machines, hours=hours, usd_per_hour=choice.usd_per_hour)
+        dataset_usd = choice.dataset.of(hours) * float(choice.taxed)
+        parts = (self.usd, ranked_usd(beside, choice.tax_percent), dataset_usd)
+        return sum(Decimal(one).quantize(CENT) for one in parts) > budget_usd
 
     def order(self, sort: Order) -> tuple[float, ...]:
         """Return the sort key: what is safe first, the quantity asked for, then dollars, size."""

@@ -84,7 +84,7 @@ def test_known_prices_and_specs_survive_the_conversion():
 def test_unknown_is_none_never_zero():
     catalogue = load_catalogue()
     unpriced = [o for o in catalogue.offers if o.price_basis == "unpriced"]
-    assert len(unpriced) == 501
+    assert len(unpriced) == 504
     assert all(o.on_demand_usd_per_hour is None and o.spot_usd_per_hour is None for o in unpriced)
     single = catalogue.instances["lambda", "lambda-h100-sxm-on-demand"]
     assert single.intra_link.bytes_per_s is None

@@ -14,6 +14,7 @@ from ....catalog.names import listed_instance
 from ....catalog.units import GB, GIB, MIB, TB, TERA
 from ...terminal.output import Screen
 from ..text.answer import (
+    APART_LEGEND,
     LEGEND,
     UNKNOWN,
     best_text,
@@ -56,6 +57,7 @@ def render_sheet(sheet: AcceleratorSheet, form: str, screen: Screen) -> str:
     notes = [
         "Peaks are dense. Prices are per accelerator.",
         f"* marketplace; ✓ `gpuplan launch` reaches it; {LEGEND}.",
+        *([f"{APART_LEGEND}."] if any(map(_is_apart, sheet.sellers)) else []),
         dated(sheet.snapshot_date),
     ]
     if form == "markdown":
@@ -114,6 +116,10 @@ def _lowest_at(line: AcceleratorLine) -> str:
     return "no price" if set(line.providers) else UNKNOWN
 
 
+def _is_apart(line: AcceleratorLine | Seller) -> bool:
+    return any(one is not None and one.is_host_apart for one in (line.on_demand, line.spot))
+
+
 def _accelerator_notes(listed: AcceleratorList) -> list[str]:
     unspecified = [line.name for line in listed.accelerators if line.vendor is None]
     notes = [
@@ -121,6 +127,8 @@ def _accelerator_notes(listed: AcceleratorList) -> list[str]:
         "accelerator among clouds, without marketplaces.",
         f"{LEGEND}.",
     ]
+    if any(map(_is_apart, listed.accelerators)):
+        notes[-1] = f"{LEGEND}; {APART_LEGEND}."
     if unspecified:
         notes.insert(
             1,

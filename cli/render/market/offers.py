@@ -6,9 +6,12 @@ from ....catalog.listing.no_match import no_match_text
 from ....catalog.listing.offers import OfferLine, OfferList
 from ....catalog.listing.price_gaps import PriceGap, gap_of, missing_types
 from ....catalog.names import listed_instance
+from ....catalog.types import ACCELERATOR_ALONE
 from ....catalog.units import GIB, GIGABIT_BYTES
 from ...terminal.output import Screen
 from ..text.answer import (
+    APART,
+    APART_LEGEND,
     LEGEND,
     UNKNOWN,
     count_text,
@@ -38,7 +41,7 @@ _COLUMNS = [
     Column("instance", shrink=True),
     Column("accelerators", shrink=True),
     Column("$/h", right=True),
-    Column("$/acc·h", right=True, from_width=70),
+    Column("$/acc·h", right=True, from_width=74),
     Column("spot $/h", right=True, from_width=90),
     Column("node to node", right=True, from_width=120),
     Column("vCPU", right=True, from_width=140),
@@ -60,14 +63,20 @@ def _offer_cells(line: OfferLine) -> list[str]:
         listed_instance(line.provider, line.instance_type),
         f"{count_text(line.accelerators_per_node)} × {line.accelerator}"  # noqa: RUF001
         + ("" if line.has_spec else " ?"),
-        usd_text(line.on_demand_usd_per_hour),
+        _at_least(line, usd_text(line.on_demand_usd_per_hour)),
         usd_text(line.on_demand_usd_per_accelerator_hour),
-        spot,
+        _at_least(line, spot),
         _network(line),
         figure(line.vcpus, 1, ",.0f"),
         figure(line.memory_bytes, GIB, ",.0f"),
         _priced(line),
     ]
+
+
+def _at_least(line: OfferLine, price: str) -> str:
+    """Return a price, marked where vCPUs and memory are billed beside it."""
+    is_apart = line.price_basis == ACCELERATOR_ALONE and price not in (UNKNOWN, NO_SPOT)
+    return f"{APART}{price}" if is_apart else price
 
 
 def _is_not_sold(line: OfferLine) -> bool:
@@ -103,6 +112,8 @@ def _offer_notes(listed: OfferList) -> list[str]:
         legend.append("? no spec row: listed, not planned on")
     if any(map(_is_not_sold, listed.offers)):
         legend.append(f"{NO_SPOT}: not sold as spot")
+    if any(line.price_basis == ACCELERATOR_ALONE for line in listed.offers):
+        legend.append(APART_LEGEND)
     if any(line.spot_usd_per_hour and not line.spot_is_market for line in listed.offers):
         legend.append("( ) a spot price that promises no discount")
     if listed.offers:

@@ -17,6 +17,9 @@ from ...terminal.output import Screen
 from .grid import Grid, markdown_table, text_table
 
 UNKNOWN = "–"  # noqa: RUF001
+APART = "≥"
+"""Before a price that is that of an accelerator alone."""
+APART_LEGEND = "≥ vCPUs and memory are billed apart"
 LEGEND = f"{UNKNOWN} unknown"
 
 
@@ -63,8 +66,9 @@ def usd_text(usd: Decimal | None) -> str:
 
 
 def best_text(price: BestPrice | None) -> str:
-    """Return the lowest price of one accelerator, $/h."""
-    return usd_text(price.usd_per_accelerator_hour if price else None)
+    """Return the lowest price of one accelerator, $/h; ≥ where it is that of the device alone."""
+    text = usd_text(price.usd_per_accelerator_hour if price else None)
+    return f"{APART}{text}" if price is not None and price.is_host_apart else text
 
 
 def figure(value: float | None, unit: float, spec: str, *, missing: str = UNKNOWN) -> str:

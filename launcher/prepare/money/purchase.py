@@ -165,7 +165,7 @@ class _Machines(NamedTuple):
             nodes=plan.nodes,
             usd_per_hour=self.places[0].usd_per_hour,
             dearest_usd_per_hour=max(*spot, *(one.usd_per_hour for one in self.others), Decimal(0)),
-            billing=self.catalogue.providers.get(plan.offer.provider),
+            billing=self.catalogue.billing_of(plan.offer.provider, plan.offer.instance_type),
             stops=self.stops,
             idle_s=idle_minutes(self.request) * 60.0 + again_s,
             paid_whole=paid_whole,

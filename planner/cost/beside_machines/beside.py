@@ -27,6 +27,7 @@ from ..tax import TAX, tax_rate, tax_usd
 from .data_cost import CHECKPOINTS, DISKS, data_lines
 from .dataset_cost import KEPT, MOVED, dataset_lines, dearest_usd
 
+HOST = "vCPUs and memory"
 IDLE_TAIL = "idle tail"
 FAILED_ATTEMPTS = "failed attempts"
 AROUND_LINES = (IDLE_TAIL, FAILED_ATTEMPTS)
@@ -46,10 +47,12 @@ _DEAREST: dict[str, Callable[[], Decimal]] = {
     DISKS: lambda: dearest_usd_per_gb("block_storage_usd_per_gb_month"),
     CHECKPOINTS: lambda: dearest_usd_per_gb("object_storage_usd_per_gb_month"),
     CONTROLLER: dearest_controller_usd_per_hour,
+    HOST: dearest_controller_usd_per_hour,
     KEPT: lambda: dearest_usd(KEPT),
     MOVED: lambda: dearest_usd(MOVED),
 }
-"""The highest price of a unit that is known anywhere, by the name of a line."""
+"""The highest price of a unit that is known anywhere, by the name of a line. A host beside an
+accelerator counts as a machine of 4 vCPUs with 16 GB, as a controller is."""
 
 
 MANY_HOURS = 1e6
@@ -95,6 +98,8 @@ class Machines:
     """Whether they are the user's own, which cost nothing beside a job."""
     is_paid_whole: bool
     """Whether terms or blocks are bought for this job."""
+    is_host_apart: bool = False
+    """Whether their price is that of the accelerator alone."""
 
 
 def beside_lines(
@@ -121,6 +126,8 @@ def beside_lines(
         hours=hours,
         in_bucket=machines.is_managed,
     )
+    if machines.is_host_apart:
+        lines += (host_line(nodes, hours),)
     if machines.is_managed:
         lines += (controller_line(provider, region, hours),)
     if not machines.is_owned:
@@ -172,6 +179,26 @@ def _counted_usd(line: DataLine) -> float:
     if line.name in AROUND_LINES:
         return 0.0  # Of machines without a price, whose own cost is infinite in the order.
     return float(Decimal(line.quantity) * _DEAREST[line.name]())
+
+
+def host_line(nodes: int, hours: float) -> DataLine:
+    """Return what vCPUs and memory cost where they are billed beside the accelerator: not known.
+
+    Sellers state a price of each, and the catalogue not how many an accelerator is rented with.
+
+    Args:
+        nodes: how many are rented.
+        hours: of the whole job.
+    """
+    return DataLine(
+        name=HOST,
+        quantity=nodes * hours,
+        unit=UNIT,
+        unit_usd=None,
+        usd=None,
+        source="billed apart by the seller; how many come with an accelerator is not stated",
+        is_certain=True,
+    )
 
 
 def controller_line(provider: str, region: str, hours: float) -> DataLine:

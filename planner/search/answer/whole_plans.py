@@ -31,7 +31,10 @@ class WholePlans:
         self._made_of: dict[str, Candidate] = {}
 
     def plan(self, candidate: Candidate) -> Plan | None:
-        """Return the whole plan of a candidate; None where its memory is short after all."""
+        """Return the whole plan of a candidate; None where its memory is short after all.
+
+        So it is where what fits in its place breaks a limit of the question.
+        """
         plan = _finish(candidate, self._question, self._cache, self._known, self._next_best)
         if plan is not None:
             self._made_of[plan.id] = candidate
@@ -50,7 +53,11 @@ def _finish(
     next_best: NextBest,
 ) -> Plan | None:
     """Return the whole plan of a candidate, its memory checked by replaying the allocator."""
+    first = candidate
     candidate, memory = _that_fits(candidate, cache, next_best)
+    if candidate is not first and candidate.breaks(question.money) is not None:
+        # Its limits were asked of the first one, which is faster.
+        return None
     parts = step_parts(cache, candidate.site, candidate.setup)
     prediction = assemble(cache, candidate.site, candidate.setup, parts, memory)
     if not prediction.fits:

@@ -91,9 +91,11 @@ class PricedInstance:
 
     @property
     def way(self) -> tuple[object, ...] | None:
-        """What keeps one way of paying for a machine apart from the others; None by the hour."""
+        """What keeps one way of paying for a machine apart from the others; None on demand."""
         term = self.term
-        return None if term is None else (term.years, term.count, term.block_days)
+        if term is None:
+            return ("spot",) if self.purchase == "spot" else None
+        return term.years, term.count, term.block_days
 
     @property
     def taxed(self) -> Decimal:
@@ -318,15 +320,19 @@ def _ways(
         dirt = _grid(offer, catalogue) if money.sort == "carbon" else 0.0
         return usd is None, dirt, usd or Decimal(0), spot is None, spot or Decimal(0), offer.region
 
-    hourly = min((by_the_hour(offer, wish, book) for offer in offers), key=order)
+    by_hour = [min((by_the_hour(offer, wish, book) for offer in offers), key=order)]
+    if wish == "any" and by_hour[0].purchase == "spot":
+        # Cheaper by the hour, but it is stopped more often, and may need a controller.
+        steady = min((by_the_hour(offer, "on-demand", book) for offer in offers), key=order)
+        by_hour += [steady] if steady.usd_per_hour is not None else []
     if wish in ("on-demand", "spot", "all") or (wish == "any" and not has_amount):
-        return [hourly]
+        return by_hour
     terms = sorted(for_a_term(offers, wish, catalogue), key=order)
     if wish == "any":
         # One hour of a term that is no cheaper than an hour alone never pays.
-        terms = [one for one in terms if _is_below(one, hourly)]
-        return [hourly, *_first_of_each(terms)]
-    unpriced = replace(hourly, usd_per_hour=None, discount_percent=None)
+        terms = [one for one in terms if _is_below(one, by_hour[-1])]
+        return [*by_hour, *_first_of_each(terms)]
+    unpriced = replace(by_hour[0], usd_per_hour=None, discount_percent=None)
     if wish == "block":
         unpriced = replace(unpriced, purchase="block")
     return _first_of_each(terms) or [unpriced]
@@ -368,7 +374,7 @@ def _choice(
         purchase=way.purchase,
         usd_per_hour=way.usd_per_hour,
         spot_usd_per_hour=offer.market_spot_usd_per_hour,
-        billing=catalogue.providers.get(offer.provider),
+        billing=catalogue.billing_of(offer.provider, offer.instance_type),
         region=catalogue.regions.get((offer.provider, offer.region)),
         owned=catalogue.ownership.get((offer.provider, offer.instance_type)),
         own_nodes=catalogue.own_nodes.get(place),

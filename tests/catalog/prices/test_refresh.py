@@ -205,6 +205,16 @@ def test_a_damaged_snapshot_is_an_error_that_names_the_file() -> None:
     assert offer_in("us-east-1").on_demand_usd_per_hour == Decimal(60)
 
 
+@pytest.mark.parametrize("usd", ["-1", "0", "1e999"])
+def test_a_price_that_nobody_asks_is_damage(usd: str) -> None:
+    refresh(aws(row("60")))
+    [path] = snapshot_files()
+    wrong = path.with_name("prices-20991231T000000.000000Z.json")
+    wrong.write_text(path.read_text("utf-8").replace('"60"', f'"{usd}"'), encoding="utf-8")
+    with pytest.raises(PriceError, match="is damaged: aws us-east-1 p5.48xlarge costs"):
+        load_catalogue()
+
+
 @pytest.mark.parametrize("changes", [{}, {"offers": {"aws": []}, "made_at": None}])
 def test_a_snapshot_of_a_newer_version_says_so_whatever_is_in_it(changes) -> None:
     refresh(aws(row("60")))

@@ -234,11 +234,16 @@ def test_no_line_of_a_term_is_negative_whatever_an_hour_after_it_costs(
 
 
 VULTR = load_catalogue().providers["vultr"]
+BARE_METAL = load_catalogue().billing_of("oci", "BM.GPU4.8")
 RARE = {"per_hour": 1e-9, "per_hour_low": 1e-9, "per_hour_high": 1e-9}
 
 
-@pytest.mark.parametrize("hours", [0.5, 2.3, 10.4, 60.0])
-@pytest.mark.parametrize("billing", [VULTR, VERDA, AWS], ids=["an hour", "ten minutes", "a second"])
+@pytest.mark.parametrize("hours", [0.5, 0.8, 2.3, 10.4, 60.0])
+@pytest.mark.parametrize(
+    "billing",
+    [VULTR, VERDA, AWS, BARE_METAL],
+    ids=["an hour", "ten minutes", "a second", "an hour at least"],
+)
 @pytest.mark.parametrize("known_to", [1.001, 1.05, 1.3])
 def test_what_is_expected_is_the_mean_of_the_bills_of_runs(
     hours: float, billing: Provider, known_to: float
@@ -262,7 +267,8 @@ def test_what_is_expected_is_the_mean_of_the_bills_of_runs(
     start_s = sum(one.value_s for one in startups())
     ran_s = start_s + s * np.exp(z * np.log(known_to) / DECILE) * factors
     every_s = billing.billing_increment_s or 0
-    by_hand_usd = 100 * float((np.ceil(ran_s / every_s) * every_s).mean()) / 3600
+    billed_s = np.maximum(np.ceil(ran_s / every_s) * every_s, billing.minimum_s or 0)
+    by_hand_usd = 100 * float(billed_s.mean()) / 3600
     assert float(said.usd_expected or 0) == pytest.approx(by_hand_usd, rel=0.005)
 
 

@@ -95,17 +95,17 @@ def test_filters_keep_prices_to_their_rows(
 
 @pytest.mark.parametrize("purchase", PURCHASES)
 def test_no_region_is_cheaper_than_the_chosen_one(purchase: str) -> None:
-    by_type: defaultdict[tuple[str, str], list[Decimal]] = defaultdict(list)
+    by_way: defaultdict[tuple[str, str, str], list[Decimal]] = defaultdict(list)
     for offer in CATALOGUE.offers:
-        prices = []
-        if purchase != "spot" and offer.on_demand_usd_per_hour is not None:
-            prices.append(offer.on_demand_usd_per_hour)
-        if purchase != "on-demand" and offer.spot_is_market and offer.spot_usd_per_hour is not None:
-            prices.append(offer.spot_usd_per_hour)
-        by_type[offer.provider, offer.instance_type] += prices
+        kind = offer.provider, offer.instance_type
+        if offer.on_demand_usd_per_hour is not None:
+            by_way[*kind, "on-demand"].append(offer.on_demand_usd_per_hour)
+        if offer.spot_is_market and offer.spot_usd_per_hour is not None:
+            by_way[*kind, "spot"].append(offer.spot_usd_per_hour)
     for choice in EVERYTHING[purchase].choices:
-        prices = by_type[choice.offer.provider, choice.offer.instance_type]
+        prices = by_way[choice.offer.provider, choice.offer.instance_type, choice.purchase]
         assert choice.usd_per_hour == min(prices, default=None)
+        assert purchase in (choice.purchase, "any")
 
 
 def test_types_without_a_price_are_counted_and_stay() -> None:
@@ -118,9 +118,10 @@ def test_types_without_a_price_are_counted_and_stay() -> None:
 def test_a_floor_is_no_spot_price() -> None:
     floor, market = p6("us-east-2", "10", is_market=False), p6("us-east-1", "24", is_market=True)
     for purchase in ("spot", "any"):
-        (choice,) = surveyed(floor, market, purchase=purchase).choices
+        choice, *others = surveyed(floor, market, purchase=purchase).choices
         assert (choice.offer.region, choice.usd_per_hour) == ("us-east-1", Decimal(24))
         assert choice.purchase == "spot"
+        assert [one.purchase for one in others] == ["on-demand"] * (purchase == "any")
 
 
 def test_a_floor_alone_leaves_the_spot_price_unknown() -> None:
