@@ -133,8 +133,7 @@ def _parsed(
             f"{text} is not a Python file.",
             fix="give a .py file with build_model() and make_batch(); `gpuplan init` writes one.",
         )
-    spec = with_trained_length(spec)
-    return spec if place is None else replace(spec, text=text)
+    return with_trained_length(spec if place is None else replace(spec, text=text))
 
 
 # The use cases below have an argument of the same name.
