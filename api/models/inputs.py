@@ -22,6 +22,7 @@ from ...profiles.user_model.spec import (
     refuse_unreadable,
 )
 from .config_facts import config_precision, with_config_facts, with_trained_length
+from .double_precision import with_fp64_note
 
 if TYPE_CHECKING:
     from ...catalog.snapshot import Catalogue
@@ -194,7 +195,7 @@ def profile(
         on_output=on_output,
         on_slow=on_slow,
     )
-    return with_config_facts(traced, spec, free_precision=precision is None)
+    return with_fp64_note(with_config_facts(traced, spec, free_precision=precision is None))
 
 
 def measure(
@@ -307,7 +308,7 @@ def read_inputs(
 
         traced = pending.result()
     return Inputs(
-        profile=with_config_facts(traced, spec, free_precision=not asked),
+        profile=with_fp64_note(with_config_facts(traced, spec, free_precision=not asked)),
         catalogue=catalogue,
         spec=spec,
         offers=offers,

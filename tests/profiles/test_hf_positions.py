@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+import transformers
 
 from gpuplan import api
 from gpuplan.catalog.errors import UsageError
@@ -34,7 +36,6 @@ def test_tokens_that_a_table_serves(
 
 @pytest.mark.parametrize("kind", ["gpt2", "roberta", "opt", "mpnet"])
 def test_a_real_step_takes_so_many_and_no_more(kind: str) -> None:
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     key = "n_positions" if kind == "gpt2" else "max_position_embeddings"
     small = {
         "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
