@@ -20,6 +20,7 @@ from .models.inputs import Inputs, read_inputs
 if TYPE_CHECKING:
     from ..catalog.types import Accelerator
     from ..planner.predict.fits import FitsAnswer
+    from ..profiles.profile import Profile
 
 
 def fits(
@@ -216,4 +217,21 @@ def _fits(
         offload=offload,
         frozen_precision=frozen,
     )
-    return found.model_copy(update={"notes": (*found.notes, *notes)})
+    running = _running_notes(accelerator, model.profile)
+    return found.model_copy(update={"notes": (*found.notes, *running, *notes)})
+
+
+def _running_notes(accelerator: Accelerator, profile: Profile) -> Iterator[str]:
+    """Yield what training on a device takes besides memory, where torch as pip brings it fails."""
+    from ..planner.search.answer.named_devices import why_not_trained
+    from ..planner.search.machines.runs_here import torch_build_of
+
+    build = torch_build_of(accelerator, profile)
+    if not accelerator.can_train:
+        yield f"nothing trains on {accelerator.name}, {why_not_trained(accelerator)}"
+    elif accelerator.port_to is not None:
+        yield f"{accelerator.name} runs a torch file after a port to {accelerator.port_to} only"
+    elif build.why_not:
+        yield f"{build.why_not[0].lower()}{build.why_not[1:]}".removesuffix(".")
+    elif build.note:
+        yield build.note

@@ -29,6 +29,9 @@ OLDEST_COMPUTE_CAPABILITY = 5.0
 OLDEST_FOR_TRITON = 7.0
 """Below it torch.compile raises GPUTooOldForTriton (torch/_inductor/scheduler.py, create_backend;
 torch 2.13: "Triton only supports devices of CUDA Capability >= 7.0")."""
+_FP64_OVER_FP32 = {"7.5": 1 / 32, "8.6": 1 / 64, "8.9": 1 / 64, "12.0": 1 / 64}
+"""Of graphics architectures, whose datasheets leave fp64 out: results per clock and multiprocessor
+(NVIDIA, CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions")."""
 
 
 class CatalogueRow(BaseModel):
@@ -101,6 +104,16 @@ class Accelerator(CatalogueRow):
         """
         peaks = self.peak_flops
         return self.arch in BEFORE_TENSOR_CORES and "fp16" not in peaks and "fp32" in peaks
+
+    @property
+    def fp64_flops_per_s(self) -> float | None:
+        """FLOP/s in fp64: the stated peak, else fp32's by what the architecture has of fp64 units.
+
+        None: not known, as of TPUs.
+        """
+        stated, plain = self.peak_flops.get("fp64"), self.peak_flops.get("fp32")
+        share = _FP64_OVER_FP32.get(self.compute_capability or "")
+        return plain * share if stated is None and plain and share else stated
 
     @property
     def needs_xla(self) -> bool:

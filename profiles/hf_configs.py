@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..catalog.errors import UsageError, did_you_mean
+from .hf_positions import LearnedPositions, learned_positions
 
 CONFIGS = Path(__file__).parent / "data" / "hf_configs"
 MODEL_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -27,25 +29,28 @@ GATED_MODELS = re.compile(r"google/(code|med|recurrent|shield)?gemma", re.IGNORE
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedLength:
-    """How long the sequences were that a kind of model without positions was trained on."""
+    """How long sequences are where nobody says it and the config does not."""
 
     tokens: int
-    model: str
-    """As people call it."""
+    rule: str
+    """In words, for the question."""
     source: str
-
-    @property
-    def rule(self) -> str:
-        """Return it in words, for the question."""
-        return f"as {self.model} was trained"
 
 
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len")
 """Of a config that says it itself (user_model/hugging_face.py)."""
+LONGEST_DEFAULT_SEQ_LEN = 4096
+"""Where nobody says a length, and the config a longer one (user_model/forms/hugging_face.py)."""
 TRAINED_LENGTHS: dict[str, TrainedLength] = {
-    "t5": TrainedLength(tokens=512, model="T5", source="arXiv:1910.10683, section 3.1.2"),
-    "mt5": TrainedLength(tokens=1024, model="mT5", source="arXiv:2010.11934, section 3.2"),
-    "bloom": TrainedLength(tokens=2048, model="BLOOM", source="arXiv:2211.05100, table 3"),
+    "t5": TrainedLength(
+        tokens=512, rule="as T5 was trained", source="arXiv:1910.10683, section 3.1.2"
+    ),
+    "mt5": TrainedLength(
+        tokens=1024, rule="as mT5 was trained", source="arXiv:2010.11934, section 3.2"
+    ),
+    "bloom": TrainedLength(
+        tokens=2048, rule="as BLOOM was trained", source="arXiv:2211.05100, table 3"
+    ),
 }
 """By `model_type`: relative positions and ALiBi leave a config without a length."""
 
@@ -131,12 +136,29 @@ def stored_dtype(path: Path) -> str | None:
     return given if isinstance(given, str) else None
 
 
-def trained_length(path: Path) -> TrainedLength | None:
-    """Return what such models were trained at; None: the config says a length, or nobody knows."""
+def trained_length(path: Path, params: Mapping[str, Any] | None = None) -> TrainedLength | None:
+    """Return how long sequences are by a rule; None: the config says it, or nobody knows.
+
+    Args:
+        path: of the config.json.
+        params: what was set of it.
+    """
     config = _keys(path)
+    table = positions_of(path, params or {})
+    if table is not None and table.tokens < min(table.rows, LONGEST_DEFAULT_SEQ_LEN):
+        return TrainedLength(
+            tokens=table.tokens,
+            rule=f"as many as its {table.rows:,} positions serve",
+            source="the first is that after padding's",
+        )
     if any(isinstance(config.get(key), int) for key in LENGTH_KEYS):
         return None
     return TRAINED_LENGTHS.get(str(config.get("model_type")))
+
+
+def positions_of(path: Path, params: Mapping[str, Any]) -> LearnedPositions | None:
+    """Return the learned positions of a config.json with these params; None: none are known."""
+    return learned_positions(_keys(path), params)
 
 
 def _keys(path: Path) -> dict[str, Any]:

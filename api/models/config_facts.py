@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...catalog.errors import UsageError
 from ...catalog.vocabulary import FrozenPrecision, Precision
-from ...profiles.hf_configs import TrainedLength, stored_dtype, trained_length
+from ...profiles.hf_configs import TrainedLength, positions_of, stored_dtype, trained_length
 from ...profiles.profile import NUMERICS_OF_PRECISION, Profile
 from ...profiles.user_model.lora_settings import LORA
 from ...profiles.user_model.spec import ModelSpec
@@ -44,7 +45,11 @@ def with_trained_length(spec: ModelSpec) -> ModelSpec:
     """Return a model whose config says no length with that of a rule, where there is one.
 
     It becomes a param: what is estimated is what `run` and `launch` train.
+
+    Raises:
+        UsageError: the sequences that were asked for are longer than the config has positions.
     """
+    _refuse_too_long(spec)
     length = _trained_length(spec)
     if length is None or SEQ_LEN in spec.params:
         return spec
@@ -60,7 +65,23 @@ def param_rules(spec: ModelSpec | None) -> dict[str, str]:
 
 
 def _trained_length(spec: ModelSpec) -> TrainedLength | None:
-    return trained_length(spec.path) if spec.kind == "hf" else None
+    return trained_length(spec.path, spec.params) if spec.kind == "hf" else None
+
+
+def _refuse_too_long(spec: ModelSpec) -> None:
+    """Raise UsageError for tokens without a position, which a trace, without values, lets pass."""
+    table = positions_of(spec.path, spec.params) if spec.kind == "hf" else None
+    asked = spec.params.get(SEQ_LEN)
+    if table is None or not isinstance(asked, int) or asked <= table.tokens:
+        return
+    served = f"{table.rows:,} positions"
+    if table.unused:
+        served += f", of which it uses {table.tokens:,}"
+    raise UsageError(
+        f"{spec.text} has {served}: a step of --param {SEQ_LEN}={asked} would fail.",
+        fix=f"give --param {SEQ_LEN}={table.tokens} or less, or more positions, which start"
+        f" untrained: --param {table.key}={asked + table.unused}.",
+    )
 
 
 def with_config_facts(profile: Profile, spec: ModelSpec, *, free_precision: bool) -> Profile:
@@ -88,10 +109,13 @@ def _notes(profile: Profile, spec: ModelSpec, *, told_precision: Precision | Non
         )
     length = _trained_length(spec)
     if length is not None and param_rules(spec):
-        yield (
-            f"sequences have {length.tokens:,} tokens, {length.rule} ({length.source}): the config"
-            " says no length, and --param seq_len=… sets another"
+        has_table = positions_of(spec.path, spec.params) is not None
+        others = (
+            "--param seq_len=… sets fewer"
+            if has_table
+            else ("the config says no length, and --param seq_len=… sets another")
         )
+        yield f"sequences have {length.tokens:,} tokens, {length.rule} ({length.source}): {others}"
     if profile.tokens_per_sample is not None and SEQ_LEN not in spec.params:
         yield (
             f"every sample is counted as {profile.tokens_per_sample:,.0f} tokens without"

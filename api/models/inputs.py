@@ -22,6 +22,7 @@ from ...profiles.user_model.spec import (
     refuse_unreadable,
 )
 from .config_facts import config_precision, with_config_facts, with_trained_length
+from .double_precision import with_fp64_note
 
 if TYPE_CHECKING:
     from ...catalog.snapshot import Catalogue
@@ -133,8 +134,7 @@ def _parsed(
             f"{text} is not a Python file.",
             fix="give a .py file with build_model() and make_batch(); `gpuplan init` writes one.",
         )
-    spec = with_trained_length(spec)
-    return spec if place is None else replace(spec, text=text)
+    return with_trained_length(spec if place is None else replace(spec, text=text))
 
 
 # The use cases below have an argument of the same name.
@@ -195,7 +195,7 @@ def profile(
         on_output=on_output,
         on_slow=on_slow,
     )
-    return with_config_facts(traced, spec, free_precision=precision is None)
+    return with_fp64_note(with_config_facts(traced, spec, free_precision=precision is None))
 
 
 def measure(
@@ -308,7 +308,7 @@ def read_inputs(
 
         traced = pending.result()
     return Inputs(
-        profile=with_config_facts(traced, spec, free_precision=not asked),
+        profile=with_fp64_note(with_config_facts(traced, spec, free_precision=not asked)),
         catalogue=catalogue,
         spec=spec,
         offers=offers,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from ...api.models.double_precision import fp64_share
 from ...api.models.step import StepSummary
 from ...catalog.text.quantity import format_bytes, format_count, format_part, format_seconds
 from ...profiles.analysis.costliest_kernels import KernelCost
@@ -101,7 +102,8 @@ def _labelled(label: str, text: str) -> Text:
 
 def _own_precision(profile: Profile) -> str:
     own = profile.file_precision
-    text = f"{own}, set by the file" if own else "the file sets none (fp32 then)"
+    usual = "fp64 where its tensors are, else fp32" if fp64_share(profile) else "fp32 then"
+    text = f"{own}, set by the file" if own else f"the file sets none ({usual})"
     return f"{text} · torch.compile" if profile.file_compiles else text
 
 

@@ -7,7 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from ...catalog.text.quantity import DASH, format_gib, format_seconds
+from ...catalog.text.quantity import DASH, format_bytes, format_seconds
 from ...planner.validation.errors import PredictionError, SummaryRow, Validation
 from .text.columns import GAP, Align, column_widths, padded
 
@@ -142,7 +142,7 @@ def _worst_lines(answer: Validation, worst: int) -> list[str]:
 def _quantity(row: PredictionError, value: float | None) -> str:
     if value is None:
         return DASH
-    return format_seconds(value) if row.quantity == "step_time_s" else format_gib(value)
+    return format_seconds(value) if row.quantity == "step_time_s" else format_bytes(value)
 
 
 def _markdown_row(cells: Iterable[str]) -> str:

@@ -2,7 +2,8 @@
 
 Published are kernels, and steps, of products, attention and convolutions of images. Of recurrent
 layers, of filters over sequences and volumes, of dilated ones, of gathers and scatters nobody
-published a kernel that gpuplan could be fitted to, and of steps one (a model of timm's has LSTMs).
+published a kernel that gpuplan could be fitted to, and of steps one (a model of timm's has LSTMs);
+nor of anything in fp64.
 Where gathers are the embedding of tokens they are next to nothing of a step.
 """
 
@@ -44,6 +45,8 @@ def _weight(kernel: Kernel) -> float:
 
 
 def _is_new(kernel: Kernel) -> bool:
+    if kernel.dtype == "fp64":
+        return True
     if kernel.kind == "convolution":
         is_dilated = max(kernel.dims.get("dilation", (1,))) > 1 and _elements(kernel) > 1
         return _side(kernel) ** 2 != _elements(kernel) or is_dilated

@@ -202,6 +202,9 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def _rows_of(seen: Observation) -> Iterable[PredictionError]:
+    """Yield a row for each quantity; the verdict is on that of the memory, if there is one."""
+    verdict_alone = seen.verdict_measured is not None and seen.measured_step_time_s is None
+    has_memory = seen.measured_memory_bytes is not None or verdict_alone
     if seen.measured_step_time_s is not None:
         yield _row(
             seen,
@@ -209,15 +212,16 @@ def _rows_of(seen: Observation) -> Iterable[PredictionError]:
             seen.measured_step_time_s,
             seen.predicted_step_time_s,
             seen.skipped,
+            has_verdict=not has_memory,
         )
-    verdict_alone = seen.verdict_measured is not None and seen.measured_step_time_s is None
-    if seen.measured_memory_bytes is not None or verdict_alone:
+    if has_memory:
         yield _row(
             seen,
             "peak_memory_bytes",
             seen.measured_memory_bytes,
             seen.predicted_memory_bytes,
             seen.skipped or seen.memory_skipped,
+            has_verdict=True,
         )
 
 
@@ -227,8 +231,9 @@ def _row(
     measured: float | None,
     predicted: Estimated | None,
     skipped: str | None,
+    *,
+    has_verdict: bool,
 ) -> PredictionError:
-    has_verdict = quantity == "peak_memory_bytes"
     return PredictionError(
         id=seen.id,
         quantity=quantity,

@@ -87,6 +87,8 @@ class CurveSource:
 
     def multiplies(self, dtype: str) -> bool:
         """Return whether the device multiplies matrices in a dtype at a rate that is known."""
+        if dtype == "fp64":
+            return self.device.fp64_flops_per_s is not None and self.multiplies("fp32")
         native = self._native(dtype)
         return native in GEMM_DTYPES and native in self.device.peak_flops
 

@@ -11,6 +11,7 @@ from gpuplan.api import memory_fit
 from gpuplan.api.memory_fit import counted
 from gpuplan.api.models.inputs import Inputs
 from gpuplan.catalog.errors import UsageError
+from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.predict.fits import FitsAnswer
@@ -80,3 +81,24 @@ def test_a_number_behind_a_name_is_how_many() -> None:
     assert counted("H100:8") == ("H100", 8)
     assert counted("H100") == ("H100", None)
     assert counted("H100:many") == ("H100:many", None)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "said"),
+    [
+        ("K80", "fp32", "nothing trains on K80, whose compute capability 3.7 is older"),
+        ("Inferentia2", "bf16-amp", "nothing trains on Inferentia2, which infers"),
+        ("TPU-v5e", "bf16-amp", "TPU-v5e runs a torch file after a port to XLA only"),
+        ("T4G", "fp32", "no published build of torch"),
+        ("A10G", "fp32", None),
+    ],
+)
+def test_a_device_that_runs_no_plain_torch_is_said_beside_the_memory(
+    inputs: Inputs, device: str, precision: Precision, said: str | None
+) -> None:
+    """ "Yes, it takes 0.8 GiB of 11.2 GiB on K80" was all that was said."""
+    notes = api.fits(inputs, device, precision=precision).notes
+    if said is None:
+        assert not any("torch" in note for note in notes)
+    else:
+        assert any(said in note for note in notes)

@@ -47,8 +47,10 @@ def kernel_dtype(kernel: Kernel, precision: Precision) -> str:
     16-bit kernels follow the precision's own format; under fp8 only linear layers run in 8 bits;
     under tf32 matmul-like fp32 kernels run on the tensor cores. Convolutions do so under fp32 as
     well: torch allows TF32 there by default (torch.backends.cudnn.allow_tf32). Fused attention of
-    fp32 tensors follows neither switch.
+    fp32 tensors follows neither switch. fp64 stays what it is under every precision.
     """
+    if kernel.dtype == "fp64":
+        return "fp64"
     if kernel.dtype == "16bit":
         if precision == "fp8" and kernel.linear:
             return "fp8"
@@ -89,23 +91,37 @@ class KernelTable:
         """
         seconds = np.zeros((len(self.kernels), len(self._micro_batches)))
         for (kind, dtype), rows in self._by_kind(precision).items():
-            if kind == "gemm":
-                seconds[rows] = self._gemm_s(rows, curves, dtype, odd_widths)
+            if kind in MATMUL_KINDS:
+                seconds[rows] = self._matmul_s(kind, rows, curves, dtype, odd_widths)
                 if dtype == "fp8" and cast_bytes:
                     moved = self._cast_bytes(rows, cast_bytes)
                     seconds[rows] += np.where(moved, curves.memory_bound_s(moved, kind="copy"), 0)
-            elif kind in MATMUL_KINDS:
-                one = {
-                    "attention": self._attention_s,
-                    "convolution": self._convolution_s,
-                    "rnn": self._rnn_s,
-                }[kind]
-                for alike in self._alike(rows):
-                    seconds[alike] = one(alike[0], curves, dtype)
             else:
                 moved = self.moved_bytes[rows]
                 seconds[rows] = curves.memory_bound_s(moved, kind=STREAM_KIND[kind], dtype=dtype)
         return seconds
+
+    def _matmul_s(
+        self, kind: KernelKind, rows: list[int], curves: DeviceCurves, dtype: str, odd: OddWidths
+    ) -> Array:
+        """Return [K, B] seconds of products, attention, convolutions or recurrent layers.
+
+        Nobody published a curve of fp64: as long as in fp32, and no shorter than the FLOPs at the
+        peak in fp64, and the bytes, take.
+        """
+        if dtype == "fp64":
+            rate = curves.device.fp64_flops_per_s or np.nan  # `multiplies` asks first.
+            streamed_s = curves.memory_bound_s(self.moved_bytes[rows])
+            least_s = np.maximum(streamed_s, self._flops[rows] / rate)
+            return np.maximum(self._matmul_s(kind, rows, curves, "fp32", "kept"), least_s)
+        if kind == "gemm":
+            return self._gemm_s(rows, curves, dtype, odd)
+        by_kind = {"attention": self._attention_s, "convolution": self._convolution_s}
+        one = by_kind.get(kind, self._rnn_s)
+        seconds = np.empty((len(self.kernels), len(self._micro_batches)))
+        for alike in self._alike(rows):
+            seconds[alike] = one(alike[0], curves, dtype)
+        return seconds[rows]
 
     def transposing_s(
         self, curves: DeviceCurves, precision: Precision, constants: Constants, *, copy_step: float

@@ -9,7 +9,7 @@ from forked_traces import forked_with
 
 from gpuplan import api
 from gpuplan.api.models.config_facts import config_frozen, config_precision, param_rules
-from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.profile import Profile, StepTrace
 from gpuplan.profiles.tracing_process import service
 
 SMALL = {"num_hidden_layers": 1, "vocab_size": 512}
@@ -88,7 +88,7 @@ def test_the_config_s_dtype_is_honoured_and_what_was_not_given_is_said() -> None
 def test_other_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "model.py"
     file.write_text("")
-    profile = object()
+    profile = Profile.model_construct(steps=(StepTrace.model_construct(segments=()),))
     monkeypatch.setattr(service, "begin_profile", lambda *_, **__: Traced(profile))  # pyright: ignore
     assert api.profile(file) is profile
 

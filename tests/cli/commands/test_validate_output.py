@@ -61,6 +61,13 @@ def test_text_of_two_runs(
     golden(GOLDEN / f"validate.{form}.txt", RENDERERS[form](answer, 5))
 
 
+def test_small_memory_has_a_unit_in_which_it_is_not_nothing(answer: Validation) -> None:
+    """It was "measured 0.0 GiB, predicted 0.0 GiB"."""
+    memory = answer.rows[1].model_copy(update={"measured": 20 * 2.0**20, "predicted": 2.0**24})
+    text = RENDERERS["table"](answer.model_copy(update={"rows": (memory,)}), 1)
+    assert "(measured 20.0 MiB, predicted 16.0 MiB)" in text
+
+
 def test_csv_has_every_row_and_column(answer: Validation) -> None:
     rows = list(csv.DictReader(io.StringIO(render_csv(answer, 0))))
     assert [row["id"] for row in rows] == ["ran", "ran", "left-out"]

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,18 @@ def test_repeats_of_one_configuration_cannot_teach_the_folded_constant():
     others = [observe(f"o{i}", 1.0, 1.0, group="b", ideal=0.6) for i in range(4)]
     row = summary_of(prediction_errors(repeats + others), "source_group", "a")
     assert row.null_best_constant == row.null_left_out == pytest.approx(0.5)
+
+
+def test_every_verdict_that_is_counted_is_on_one_row():
+    """A run with a step time and no memory was counted, and no row said so."""
+    ran = replace(
+        observe("ran", 1.0, 1.0), verdict_measured="fits", verdict_predicted="out_of_memory"
+    )
+    both = replace(ran, measured_memory_bytes=1e9)
+    answer = prediction_errors([ran, both, observe_memory("oom", None, "out_of_memory")])
+    said = [row.quantity for row in answer.rows if row.verdict_measured is not None]
+    assert said == ["step_time_s", "peak_memory_bytes", "peak_memory_bytes"]
+    assert answer.verdicts.n == len(said)
 
 
 def test_memory_has_no_null_model_and_verdicts_are_counted():
