@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpuplan.catalog.embedded import embedded_catalogue
-from gpuplan.planner.step.kernel_times import KernelTable
+from gpuplan.planner.step.kernels.kernel_times import KernelTable
 from gpuplan.planner.step.new_kernels import new_kernel_share
 from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.profile import Affine, Kernel, Segment, StepTrace
