@@ -24,7 +24,9 @@ class Tracer:
         return self
 
     def result(self) -> Profile:
-        steps = tuple(StepTrace.model_construct(numerics=name) for name in self.asked[-1])
+        steps = tuple(
+            StepTrace.model_construct(numerics=name, segments=()) for name in self.asked[-1]
+        )
         return Profile(
             name="model",
             source_hash="0" * 64,
