@@ -12,6 +12,7 @@ import click
 from ...catalog.errors import NoFeasiblePlanError
 from ..options.groups import OutputOptions
 from ..options.shared import Dollars, GroupedCommand, OneOf, list_option, option, output_options
+from ..options.values.amounts import ALL, CountOrAll
 
 if TYPE_CHECKING:
     from ...catalog.listing.offers import OfferOrder
@@ -79,9 +80,8 @@ DEFAULT_TOP = 20
 @option(
     "Output",
     "--top",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"How many to show; default: {DEFAULT_TOP} in a table, all in json and csv.",
+    type=CountOrAll(),
+    help=f"How many to show, or all; default: {DEFAULT_TOP} in a table, all in json and csv.",
 )
 @option(
     "Output",
@@ -155,7 +155,7 @@ def _list(asked: OffersOptions) -> int:
         launchable=asked.launchable,
         order=asked.order,
         everything=asked.everything,
-        top=asked.top or (DEFAULT_TOP if is_table else None),
+        top=None if asked.top == ALL else asked.top or (DEFAULT_TOP if is_table else None),
         offers=asked.offers_file,
     )
     write_output(render.render_offers(listed, form, screen_for(asked.out_file)), asked.out_file)

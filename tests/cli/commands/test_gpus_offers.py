@@ -319,3 +319,12 @@ def test_an_instance_type_may_be_typed_as_a_narrow_table_shows_it(gpuplan):
         for name in ("nd96asr_v4", "Standard_ND96asr_v4")
     )
     assert "Standard_ND96asr_v4" in full and short == full
+
+
+def test_all_offers_are_shown_where_all_are_asked_for(capsys) -> None:
+    """It was refused as no number, though `estimate --top all` and `advise --top all` take it."""
+    words = ["offers", "--accelerator", "H100:8", "--format", "markdown"]
+    assert run(words) == 0
+    few = capsys.readouterr().out.count("\n|")
+    assert run([*words, "--top", "all"]) == 0
+    assert capsys.readouterr().out.count("\n|") > few
