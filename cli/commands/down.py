@@ -12,7 +12,7 @@ from ..options.shared import GroupedCommand, option
 @click.command("down", cls=GroupedCommand)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @option(
-    "Work",
+    "Guard",
     "--skypilot-is-gone",
     is_flag=True,
     help="The SkyPilot that was asked is gone for good, and you have looked for the machines in the"

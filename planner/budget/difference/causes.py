@@ -31,7 +31,8 @@ class Cause(FrozenModel):
     kind: CauseKind
     """Which kind of reason."""
     experiment: str | None
-    """Whose money; None for what belongs to none."""
+    """Whose money: an experiment's, or that of a line whose price is not known any more; None for
+    what belongs to none."""
     text: str
     """In words, as they follow "because"."""
     usd: Usd

@@ -36,7 +36,7 @@ def difference(
     """
     unknown = _not_compared(before, after)
     experiments = _experiments(before, after, unknown)
-    project = (*_fixed_lines(before, after), *_contingency(before, after))
+    project = (*_fixed_lines(before, after, unknown), *_contingency(before, after))
     causes = [*(cause for one in experiments for cause in one.causes), *project]
     usd = after.budget_usd - before.budget_usd
     share = float(usd / before.budget_usd) if before.budget_usd else None
@@ -99,7 +99,9 @@ def _headline(
     unknown: tuple[str, ...],
 ) -> str:
     """Return the first line; what cannot be compared is left out of both sides first."""
-    gone_usd = sum((one.usd for name, one in accounts(before).items() if name in unknown), NOTHING)
+    gone = [one.usd for name, one in accounts(before).items() if name in unknown]
+    gone += [usd for (_, name), usd in _fixed_sums(before).items() if name in unknown]
+    gone_usd = sum(gone, NOTHING)
     gone_contingency_usd = cents(gone_usd * Decimal(repr(before.contingency_share)))
     told = [
         (one.usd + (gone_contingency_usd if one.kind == "contingency" else NOTHING), one.text)
@@ -182,14 +184,19 @@ def _rounded(
     return tuple(one for one in causes if one.usd)
 
 
-def _fixed_lines(before: BudgetReport, after: BudgetReport) -> list[Cause]:
+def _fixed_lines(
+    before: BudgetReport, after: BudgetReport, unknown: tuple[str, ...]
+) -> list[Cause]:
     """Return a cause for each line of no experiment whose sum differs."""
     old, new = _fixed_sums(before), _fixed_sums(after)
     found: list[Cause] = []
     for key in dict.fromkeys((*new, *old)):
         first, last = old.get(key), new.get(key)
         usd = (last or NOTHING) - (first or NOTHING)
-        if usd:
+        if usd and key[1] in unknown:
+            text = words.unpriced(key[1], was_known=True)
+            found.append(Cause(kind="price", experiment=key[1], text=text, usd=usd))
+        elif usd:
             text = words.fixed(key[1], first, last)
             found.append(Cause(kind="fixed", experiment=None, text=text, usd=usd))
     return found

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpuplan.planner.budget.difference.causes import Difference
 from gpuplan.planner.budget.difference.difference import difference
 from gpuplan.planner.budget.difference.words import share_text
+from gpuplan.planner.budget.fixed_rows import IdlePrice
 from gpuplan.planner.budget.planned import RunCostOf, RunLine
 from gpuplan.planner.budget.project.project import Project
 from gpuplan.planner.budget.report.build import build_report
@@ -178,6 +179,23 @@ def test_a_price_that_is_not_known_any_more_saves_nothing() -> None:
     more = make_project(experiments={**TWO, "b": {**TWO["b"], "runs": {"seeds": 2}}})
     found = difference(report(project), report(more, a=unpriced))
     assert "All else: $18.00 more (+82 %): mostly because b runs 2 seeds" in found.headline
+
+
+def test_an_idle_machine_whose_price_is_not_known_any_more_saves_nothing_either() -> None:
+    idle = {"name": "dev", "provider": "gcp", "instance": "a4x-highgpu-4g", "hours_per_month": "9"}
+    project = make_project(idle=[idle], contingency="10%")
+
+    def priced(usd: Decimal | None) -> BudgetReport:
+        price = IdlePrice(usd_per_hour=usd, accelerator="GB200", region=None)
+        return build_report(replace(make_books(project), idle=(price,)), MADE)
+
+    before, after = priced(Decimal(2)), priced(None)
+    found = difference(before, after)
+    assert before.budget_usd > after.budget_usd and found.not_compared == ("dev",)
+    assert "All else: nothing changed" in found.headline
+    (cause,) = (one for one in found.causes if one.kind == "price")
+    assert cause.text == "the price of dev is not known any more" and found.worth(cause) is None
+    assert sum(one.usd for one in found.causes) == found.difference_usd
 
 
 def test_more_hours_without_a_price_are_a_change_and_the_same_hours_are_none() -> None:
