@@ -369,12 +369,13 @@ def _ended(pending: PendingProfile) -> Iterator[PendingProfile]:
 def _read_catalogue(
     offers: Path | None, pricebook: Path | None, machine: Machine | None
 ) -> Catalogue:
+    from ...catalog.listing.own_machine import with_own_machines
     from ...catalog.listing.query import parse_filter
     from ...catalog.snapshot import load_catalogue
 
     catalogue = load_catalogue(offers, pricebook)
     if machine is not None:
-        parse_filter(
+        wanted = parse_filter(
             catalogue,
             accelerators=machine.accelerators,
             providers=[name for name in machine.providers if name != "all"],
@@ -382,4 +383,6 @@ def _read_catalogue(
             jurisdictions=machine.jurisdictions,
             instance_types=machine.instances,
         )
+        if machine.nodes:
+            catalogue = with_own_machines(catalogue, wanted)
     return catalogue

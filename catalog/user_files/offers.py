@@ -222,7 +222,7 @@ class _Entry:
 
     def _offer(self, catalogue: Catalogue) -> Offer:
         part = self.part
-        stated = part.number("usd_per_hour", above=0)
+        stated = part.number("usd_per_hour", least=0)
         spot = part.number("spot_usd_per_hour", above=0)
         if stated is not None and self.owned is not None:
             raise part.error(

@@ -114,7 +114,10 @@ OPTIONS = (
         "Machine", "--nodes", WHOLE, help="Exactly this many nodes; each number given is tried."
     ),
     option(
-        "Machine", "--cluster", metavar="NxNAME", help="N nodes of one instance type or of H100:8."
+        "Machine",
+        "--cluster",
+        metavar="NxNAME",
+        help="N nodes of one instance type or of H100:8; yours, where nobody sells it.",
     ),
     option(
         "Machine",

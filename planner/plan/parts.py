@@ -15,7 +15,7 @@ from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.spot import SpotStatus
 from ...catalog.text.money import format_money
 from ...catalog.text.quantity import UNKNOWN
-from ...catalog.types import CPU_PREFIX
+from ...catalog.types import CPU_PREFIX, USER_PRICE_BASES
 from ...catalog.vocabulary import Purchase
 from .energy import EnergyBasis
 
@@ -99,6 +99,11 @@ class ChosenOffer(FrozenModel):
     def is_cpu(self) -> bool:
         """Whether its accelerator is the host's own processors (`--vs-cpu`)."""
         return self.accelerator.startswith(CPU_PREFIX)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a machine that the user states: bought, hired, or there."""
+        return self.price_basis in USER_PRICE_BASES
 
     @property
     def has_own_terms(self) -> bool:

@@ -338,8 +338,11 @@ class Candidate:
             fewest, most = (middle, most) if middle and is_paid(middle) else (fewest, middle)
         return replace(self, steps=fewest)
 
-    def breaks(self, money: Money) -> Literal["past_deadline", "over_budget"] | None:
-        """Return the limit of the question that this candidate breaks, if any."""
+    def breaks(self, money: Money) -> Literal["past_deadline", "over_budget", "no_price"] | None:
+        """Return the limit of the question that this candidate breaks, if any.
+
+        No budget is known to be kept on a machine of which no price is known.
+        """
         if self.limited_by is not None:
             limit = "past_deadline" if self.limited_by == "deadline" else "over_budget"
             return None if self.steps else limit
@@ -348,7 +351,7 @@ class Candidate:
         if money.deadline_s is not None and self.seconds > money.deadline_s:
             return "past_deadline"
         if money.budget_usd is not None and self._is_over(Decimal(money.budget_usd)):
-            return "over_budget"
+            return "over_budget" if math.isfinite(self.usd_per_hour) else "no_price"
         return None
 
     def _is_over(self, budget_usd: Decimal) -> bool:

@@ -29,7 +29,13 @@ from .answer.infeasible import (
     tried_without_precision,
 )
 from .answer.named_devices import devices_without_plan
-from .answer.notes import no_terms_note, offload_note, question_notes, too_many_for_a_block
+from .answer.notes import (
+    no_terms_note,
+    offload_note,
+    own_machines_note,
+    question_notes,
+    too_many_for_a_block,
+)
 from .answer.odd_width_note import odd_width_note
 from .answer.own_machine import own_machine_notes, own_machine_reach
 from .answer.ranking import rank
@@ -137,6 +143,7 @@ def _notes_of_question(
     yield from sorted(sweep.refusals)
     yield from offload_note(question, sweep.offload, best.plans)
     yield from no_terms_note(question, sweep.market)
+    yield from own_machines_note(sweep.market)
 
 
 def _notes_of_others(

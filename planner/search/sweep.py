@@ -104,7 +104,7 @@ class Sweep:
     def _priced(self) -> tuple[list[PricedInstance], int]:
         """Return the machines that may be chosen, and how many may not for want of a price."""
         choices = self.market.choices
-        priced = [one for one in choices if one.usd_per_hour is not None or self.space.fixed]
+        priced = [one for one in choices if self.space.fixed or one.may_be_chosen]
         return priced, len(choices) - len(priced)
 
     def _of_machine(self, choices: list[PricedInstance]) -> Iterator[Candidate]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Plan
 from ..text.columns import packed
 
 NEXT_SEPARATORS = ("   ·   ", "  ·  ")
@@ -70,4 +71,13 @@ def _first_command(answer: Estimate, model: str) -> Iterator[str]:
         return
     plan = answer.first_look or answer.plans[0]
     if answer.near_miss is None and plan.runnable is not False and not plan.needs_port:
-        yield f"gpuplan launch {plan.id}"
+        yield _start(plan, model)
+
+
+def _start(plan: Plan, model: str) -> str:
+    """Return how to start a plan: SkyPilot rents no machine of one's own."""
+    if not plan.offer.is_own:
+        return f"gpuplan launch {plan.id}"
+    if plan.nodes > 1:
+        return f"gpuplan export {plan.id} --to torchrun"
+    return f"on it: gpuplan run {shlex.quote(model)} --plan {plan.id}"

@@ -105,9 +105,13 @@ def unknown_spot(plan: Plan) -> str:
 
 def spot_marks(plans: Iterable[Plan]) -> list[str]:
     """Return what the marks in a column of spot prices mean, as far as it has them."""
-    found = {unknown_spot(plan) for plan in plans if plan.offer.spot_usd_per_hour is None}
+    shown = list(plans)
+    found = {unknown_spot(plan) for plan in shown if plan.offer.spot_usd_per_hour is None}
+    is_any_known = all(plan.offer.usd_per_hour is not None for plan in shown)
+    if not is_any_known:
+        found.add(UNKNOWN)
     meanings = {
-        UNKNOWN: f"{UNKNOWN} spot price not known",
+        UNKNOWN: f"{UNKNOWN} {'spot price' if is_any_known else 'price'} not known",
         DASH: f"{DASH} not sold as spot",
     }
     return [meaning for mark, meaning in meanings.items() if mark in found]

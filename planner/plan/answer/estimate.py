@@ -87,7 +87,7 @@ class Estimate(FrozenModel):
     @property
     def has_only_own_prices(self) -> bool:
         """Whether there are plans, and all are priced by the user's own file."""
-        own = [plan.offer.price_basis in ("user", "owned") for plan in self.plans]
+        own = [plan.offer.is_own for plan in self.plans]
         return bool(own) and all(own)
 
     @property
@@ -100,7 +100,8 @@ class Estimate(FrozenModel):
         if refreshed is not None:
             items.append(refreshed)
         if self.prices is None and self.has_only_own_prices:
-            return [*items, "your own prices, without a date"]
+            priced = any(plan.offer.usd_per_hour is not None for plan in self.plans)
+            return [*items, "your own prices, without a date"] if priced else items
         if self.prices is None or self.question is None:
             return [*items, f"prices of {self.catalog.snapshot_date.isoformat()}"]
         return [*items, f"prices of {self.prices.text()}"]

@@ -82,7 +82,10 @@ def nearest_miss(
     money = question.money
     if question.asks_for_work:
         return _no_step(candidates)
-    priced = [one for one in candidates if one.steps is not None and one.usd < float("inf")]
+    known = [one for one in candidates if one.steps is not None]
+    priced = [one for one in known if math.isfinite(one.usd)]
+    # Of machines of the user's own without a price it is still known how long they take.
+    priced = priced or (known if money.budget_usd is None else [])
     if not priced or (money.budget_usd is None and money.deadline_s is None):
         return None
     own = [one for one in priced if not stands_apart(one.one_node.accelerator, profile)]
@@ -96,7 +99,8 @@ def nearest_miss(
     if fastest is None or money.deadline_s is None:
         return None
     text = f"The fastest takes about {format_duration(fastest.hours)}"
-    where = f"{rented(fastest.candidate)}, about {_about(fastest.usd)}"
+    dollars = f", about {_about(fastest.usd)}" if math.isfinite(fastest.usd) else ""
+    where = f"{rented(fastest.candidate)}{dollars}"
     if money.budget_usd is not None and fastest.usd > money.budget_usd:
         cheapest = _cheapest(priced, question, plan_of) or fastest
         return (
@@ -157,9 +161,10 @@ def _missed(candidates: Sequence[Candidate], question: Question, plan_of: PlanOf
     over = (one for one in candidates if one.breaks(question.money) is not None)
     planned = ((one, plan_of(one)) for one in islice(over, MOST_REPLAYED))
     known = (
-        _Missed(candidate=one, usd=usd, hours=plan.job.hours)
+        _Missed(candidate=one, usd=math.inf if usd is None else usd, hours=plan.job.hours)
         for one, plan in planned
-        if plan is not None and plan.job is not None and (usd := plan.usd_ends[1]) is not None
+        if plan is not None and plan.job is not None
+        for usd in (plan.usd_ends[1],)
     )
     return list(islice(known, MOST_PLANNED))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....catalog.listing.own_machine import ASSUMED
 from ....catalog.vocabulary import COMMITTED_YEARS, Offloaded
 from ....profiles.profile import Profile
 from ...cost.run_cost import samples_of, steps_of
@@ -57,6 +58,25 @@ def offload_note(
             f"nothing that was tried fits in device memory, so these plans keep {what} in host"
             " memory: give --offload none to rule that out"
         )
+
+
+def own_machines_note(market: Market) -> Iterator[str]:
+    """Yield which machines of the user's own have no price, and how it is stated."""
+    for choice in market.choices:
+        offer = choice.offer
+        if choice.usd_per_hour is not None or not choice.may_be_chosen:
+            continue
+        if offer.source == ASSUMED:
+            yield (
+                f"nobody sells {offer.accelerators:g} × {offer.accelerator} in one machine, so that"  # noqa: RUF001
+                " it is taken as yours, of unknown price: --offers FILE states its price, links,"
+                " processors and memory"
+            )
+        else:
+            yield (
+                f"{offer.provider} {offer.instance_type} has no price in your file, and its plans"
+                " come last: `usd_per_hour` states it, 0 where you pay nothing for it"
+            )
 
 
 def no_terms_note(question: Question, market: Market) -> Iterator[str]:

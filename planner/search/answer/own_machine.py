@@ -90,4 +90,7 @@ def _one_digit(samples: float) -> int:
 
 
 def _about(seconds: float) -> str:
-    return f"about {format_duration(seconds / SECONDS_PER_HOUR)}"
+    """Return a length of time with two digits: no rule of thumb knows a third."""
+    size_s = 60.0 if seconds < SECONDS_PER_HOUR else SECONDS_PER_HOUR
+    rounded_s = float(f"{seconds / size_s:.2g}") * size_s
+    return f"about {format_duration(rounded_s / SECONDS_PER_HOUR)}"

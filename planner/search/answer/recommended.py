@@ -189,7 +189,7 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
     """Return the lightest of the sensible plans with its reason, or None if there is none."""
     priced = [plan for plan in plans if math.isfinite(weight(plan, money))]
     if not priced:
-        return None
+        return _of_own_machines(plans)
     # Of equally light plans the first, which is the one that stands higher in the list.
     plan = _surer(min(priced, key=lambda one: weight(one, money)), priced, money)
     cheapest = min(priced, key=lambda one: cost_of(one) or 0.0)
@@ -201,6 +201,21 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
         position=plan.position,
         reason=_reason(plan, cheapest, gap),
         gap_to_cheapest=gap,
+    )
+
+
+def _of_own_machines(plans: Sequence[Plan]) -> Recommended | None:
+    """Return the first plan to end where all are on machines of the user's own without a price."""
+    own = [one for one in plans if one.offer.is_own and one.whole_job is not None]
+    if not own or len(own) < len(plans):
+        return None
+    plan = min(own, key=_hours)
+    words = "the fastest on what is your own, whose price is not known"
+    return Recommended(
+        id=plan.id,
+        position=plan.position,
+        reason=_with_doubts(plan, [words]),
+        gap_to_cheapest=0.0,
     )
 
 
@@ -257,6 +272,11 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
         parts.append("the cheapest worth renting; none faster is worth its price")
     else:
         parts.append(_against(plan, cheapest, gap))
+    return _with_doubts(plan, parts)
+
+
+def _with_doubts(plan: Plan, parts: list[str]) -> str:
+    """Return what speaks for a plan, with how sure it is to fit and to keep to the limits."""
     if plan.p_oom is not None:
         parts.append(f"{_sure(plan.p_oom)} sure to fit")
     doubts = limit_chances(plan).items()

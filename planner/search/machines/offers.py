@@ -17,7 +17,15 @@ from ....catalog.listing.query import OfferFilter, parse_filter, select_offers
 from ....catalog.snapshot import Catalogue
 from ....catalog.spot import spot_status
 from ....catalog.terms.terms_of_offer import Term
-from ....catalog.types import Accelerator, EvictionRow, Instance, Offer, Provider, Region
+from ....catalog.types import (
+    USER_PRICE_BASES,
+    Accelerator,
+    EvictionRow,
+    Instance,
+    Offer,
+    Provider,
+    Region,
+)
 from ....catalog.vocabulary import Purchase
 from ...cost.beside_machines.beside import NOTHING, BesideUsd, usd_of_dataset
 from ...cost.paid_whole import PaidWhole
@@ -81,6 +89,12 @@ class PricedInstance:
     spot_prices: Mapping[date, Decimal] | None = None
     """Of its spot machines by the day on which they were seen; None where it is not bought so, or
     none are known."""
+
+    @property
+    def may_be_chosen(self) -> bool:
+        """Whether it has a price, or is the user's own and its file says none: it is there."""
+        is_own = self.offer.price_basis in USER_PRICE_BASES and self.purchase != "spot"
+        return self.usd_per_hour is not None or is_own
 
     @property
     def paid_whole(self) -> PaidWhole | None:

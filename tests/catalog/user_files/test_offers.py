@@ -133,8 +133,7 @@ BOMB = "a: &a [x]\nb: &b [*a,*a]\noffers: *b\n"
 BAD = [
     (bad("usd_per_hour: 20", "usd_per_hour: .nan"), ":6: usd_per_hour is '.nan', not a number"),
     (bad("usd_per_hour: 20", "usd_per_hour: NaN"), ":6: usd_per_hour is 'NaN', not a number"),
-    (bad("usd_per_hour: 20", "usd_per_hour: -3"), ":6: usd_per_hour is -3; it must be above 0"),
-    (bad("usd_per_hour: 20", "usd_per_hour: 0"), ":6: usd_per_hour is 0; it must be above 0"),
+    (bad("usd_per_hour: 20", "usd_per_hour: -3"), ":6: usd_per_hour is -3; it must be at least 0"),
     (bad("usd_per_hour: 20", "usd_per_hour: cheap"), ":6: usd_per_hour is 'cheap', not a number"),
     (bad("usd_per_hour: 20", "usd_per_hour: 1e999"), ":6: usd_per_hour is '1e999', not a number"),
     (bad("usd_per_hour: 20", "usd_per_hour: [1]"), ":6: usd_per_hour must be one value"),
@@ -225,7 +224,10 @@ def test_bad_ownership_is_one_clear_message(tmp_path, old, new, message):
         ("instance,accelerator\nx\n", "mine.csv:2: 1 cells under 2 columns"),
         ("instance,instance\nx,y\n", "mine.csv:1: a column has no name, or one is there twice"),
         ('instance\n"x\n', "mine.csv:2: "),
-        ("instance,accelerator,accelerators_per_node,usd_per_hour\nn,L4,1,-2\n", ":2: .*above 0"),
+        (
+            "instance,accelerator,accelerators_per_node,usd_per_hour\nn,L4,1,-2\n",
+            ":2: .*at least 0",
+        ),
         ("instance,cost\nn,2\n", "mine.csv:2: "),
     ],
 )

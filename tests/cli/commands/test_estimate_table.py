@@ -117,10 +117,10 @@ def test_an_unknown_spot_price_and_no_spot_are_told_apart_where_there_is_the_col
         answer.model_copy(update={"plans": plans}), model="model.py", width=width
     )
     text = " ".join(to_text(lines, colour=False).split())
-    assert ("? spot price not known" in text) == (width == 120)
+    assert ("? price not known" in text) == (width == 120)
     assert ("– not sold as spot" in text) == (width == 120)  # noqa: RUF001
     marked = render_markdown(answer.model_copy(update={"plans": plans}))
-    assert "? spot price not known; – not sold as spot" in marked  # noqa: RUF001
+    assert "? price not known; – not sold as spot" in marked  # noqa: RUF001
 
 
 @pytest.mark.parametrize("make", [make_ranked_estimate, make_unworked_estimate])

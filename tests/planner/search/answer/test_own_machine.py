@@ -1,5 +1,7 @@
 """A job of minutes on a processor: no cloud is needed, and the answer says so."""
 
+import re
+
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.start_up import start_up_s
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
@@ -27,6 +29,8 @@ def test_what_a_processor_ends_before_a_machine_has_started_needs_no_cloud(toy: 
     step_s = toy.flops.per_sample * 64 / 20e9
     (note,) = said(asked(toy, 1))
     assert "gpuplan run" in note and "10 min" in note
+    # A rule of thumb has two digits.
+    assert all(len(number.replace(".", "")) <= 2 for number in re.findall(r"about ([\d.]+)", note))
     # At the arithmetic alone, so many steps take longer than the start.
     assert said(asked(toy, int(2 * start_up_s() / step_s))) == []
 

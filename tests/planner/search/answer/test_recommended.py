@@ -140,6 +140,22 @@ def test_nothing_is_recommended_without_work_or_price() -> None:
     assert recommended([], Money(budget_usd=Decimal(5))) is None
 
 
+def test_of_the_users_own_machines_without_a_price_the_fastest_is_recommended() -> None:
+    def own(hours: float, position: int, **changes: Any) -> Plan:
+        run = make_run(hours=hours, usd=None, usd_low=None, usd_high=None)
+        offer = make_offer(usd_per_hour=None, price_basis="owned", region=f"room-{position}")
+        return make_plan(position, run=run, offer=offer, p_oom=0.001, **changes)
+
+    slow, fast = own(9.0, 1), own(2.0, 2)
+    found = recommended([slow, fast], ANY)
+    assert found is not None and found.id == fast.id
+    assert found.reason.startswith("the fastest on what is your own, whose price is not known")
+    assert "sure to fit" in found.reason
+    # Beside one with a price, what may cost anything is not recommended.
+    best = recommended([slow, fast, plan(10, 20.0, position=3)], ANY)
+    assert best is not None and best.position == 3
+
+
 def test_certainty_is_never_rounded_up() -> None:
     best = recommended([plan(10, 1.0, p_oom=0.0)], ANY)
     assert best is not None and "99.9 % sure" in best.reason
