@@ -48,8 +48,11 @@ KernelKind = Literal[
     "copy",
     "optimizer",
     "other",
+    "fft",
 ]
 KERNEL_KINDS: tuple[KernelKind, ...] = get_args(KernelKind)
+COMPLEX = ".complex"
+"""What the name of an operation on complex numbers ends with, but for Fourier transforms."""
 DtypeClass = Literal["fp32", "16bit", "fp64", "integer"]
 """Dtype of the arithmetic; "16bit" becomes fp16 or bf16, "fp32" may become tf32, by precision."""
 Category = Literal[

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from ...profiles.profile import (
     CATEGORIES,
+    COMPLEX,
     Affine,
     Kernel,
     KernelKind,
@@ -160,12 +161,21 @@ def _runs(kernels: Sequence[tuple[Kernel, T]]) -> Iterator[list[tuple[Kernel, T]
     """Yield the kernels, fusible ones that follow one another together, each with what it has."""
     run: list[tuple[Kernel, T]] = []
     for kernel, beside in kernels:
-        if run and not (kernel.kind in FUSIBLE and run[-1][0].kind in FUSIBLE):
+        if run and not (_is_fusible(kernel) and _is_fusible(run[-1][0])):
             yield run
             run = []
         run.append((kernel, beside))
     if run:
         yield run
+
+
+def _is_fusible(kernel: Kernel) -> bool:
+    """Return whether a compiler merges a kernel with those beside it.
+
+    Inductor writes none for complex numbers, and runs torch's own ("Torchinductor does not support
+    code generation for complex operators", torch/_inductor/lowering.py).
+    """
+    return kernel.kind in FUSIBLE and not kernel.op.endswith(COMPLEX)
 
 
 def _merged(run: Run) -> Kernel:

@@ -19,6 +19,7 @@ _PARTS_OF_NAMES: tuple[tuple[str, KernelKind], ...] = (
     # What a device's libraries call the operations that a trace knows by one name.
     ("attention", "attention"),
     ("conv", "convolution"),
+    ("fft", "fft"),
     ("rnn", "rnn"),
     ("lstm", "rnn"),
     ("gru", "rnn"),

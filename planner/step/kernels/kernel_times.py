@@ -30,6 +30,7 @@ STREAM_KIND: dict[KernelKind, StreamKind] = {
     "copy": "copy",
     "optimizer": "optimizer",
     "other": "pointwise",
+    "fft": "pointwise",
 }
 """The curve that each memory-bound kind is read from."""
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from ...passes.optimizer_rules import multi_tensor_launches
-from ...profile import DtypeClass, KernelKind
+from ...profile import COMPLEX, DtypeClass, KernelKind
+from .fourier import TRANSFORMS
 from .kernel_numbers import Counts
 from .operations import Call, TensorShape, op_name, tensors_in, words
 from .rules import RULES
@@ -25,7 +26,7 @@ def count(call: Call) -> Counts:
     read, written = _traffic(call, name)
     base = Counts(
         kind=kind_of(name),
-        op=name,
+        op=name + COMPLEX if _is_complex(name, tensors, call.outs) else name,
         dtype=_dtype_class(tensors, call.outs),
         bytes_read=read,
         bytes_written=written,
@@ -82,6 +83,7 @@ _KINDS: dict[KernelKind, frozenset[str]] = {
     },
     "convolution": words("convolution convolution_backward _convolution cudnn_convolution"),
     "rnn": words("_cudnn_rnn _cudnn_rnn_backward"),
+    "fft": TRANSFORMS,
 }
 _KIND_OF: dict[str, KernelKind] = {name: kind for kind, names in _KINDS.items() for name in names}
 
@@ -91,6 +93,12 @@ def kind_of(name: str) -> KernelKind:
     if name in _KIND_OF:
         return _KIND_OF[name]
     return "reduction" if "pool" in name else "pointwise"
+
+
+def _is_complex(name: str, tensors: list[TensorShape], outs: tuple[TensorShape, ...]) -> bool:
+    if name in TRANSFORMS or name.startswith(("_foreach", "_fused_")):
+        return False
+    return any(tensor.dtype.is_complex for tensor in (*tensors, *outs))
 
 
 def _dtype_class(tensors: list[TensorShape], outs: tuple[TensorShape, ...]) -> DtypeClass:

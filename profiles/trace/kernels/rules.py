@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from ...profile import COMPLEX
+from .fourier import FOURIER_RULES
 from .kernel_numbers import Counts
 from .operations import Call, TensorShape
 
@@ -17,6 +19,9 @@ from .operations import Call, TensorShape
 
 
 def _gemm(base: Counts, batch: int, m: int, n: int, k: int) -> Counts:
+    """A complex product is the real one of (re, im) with ((re, im), (-im, re)): twice n and k."""
+    if base.op.endswith(COMPLEX):
+        n, k = 2 * n, 2 * k
     return replace(base, dims={"batch": batch, "m": m, "n": n, "k": k}, flops=2 * batch * m * n * k)
 
 
@@ -288,6 +293,7 @@ RULES: dict[str, Callable[[Call, Counts], Counts]] = {
     **dict.fromkeys(_CAUSAL_ARGUMENT, _attention),
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
+    **FOURIER_RULES,
     "_cudnn_rnn": _rnn,
     "_cudnn_rnn_backward": _rnn,
     **dict.fromkeys(("embedding", "gather", "index_select", "index", "take"), _gathered),

@@ -40,15 +40,15 @@ class GradientKinds:
         found = []
         if self.unused:
             found.append(
-                f"{_described(model, self.unused)} are trainable but get no gradient: the"
-                " optimizer never updates them, and data-parallel replicas (DDP) send zeros for"
-                " them; freeze them with requires_grad_(False), or remove them"
+                f"trainable but without a gradient: {_described(model, self.unused)}; the optimizer"
+                " never updates what has none, and data-parallel replicas (DDP) send zeros for it;"
+                " freeze it with requires_grad_(False), or remove it"
             )
         if self.sparse:
             found.append(
-                f"{_described(model, self.sparse)} get sparse gradients, whose rows are taken as"
-                " all distinct and none as padding; NCCL and FSDP reduce dense ones alone, so that"
-                " only plans on one accelerator run"
+                f"sparse gradients: {_described(model, self.sparse)}; their rows are taken as all"
+                " distinct and none as padding; NCCL and FSDP reduce dense ones alone, so that only"
+                " plans on one accelerator run"
             )
         return found
 
@@ -135,7 +135,8 @@ def _described(model: nn.Module, some: Collection[nn.Parameter]) -> str:
     shown = ", ".join(names[:MOST_NAMES])
     shown += f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     size = format_bytes(sum(p.numel() * p.element_size() for p in some))
-    return f"{sum(p.numel() for p in some):,} parameters ({size}: {shown})"
+    count = sum(p.numel() for p in some)
+    return f"{count:,} parameter{'s' * (count != 1)} ({size}: {shown})"
 
 
 def _ids(some: Iterable[nn.Parameter]) -> set[int]:

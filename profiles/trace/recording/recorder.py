@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...profile import Phase
 from ..gpu.sparse import concerns_sparse, parts_of, run_sparse
+from ..kernels.fourier import TO_REAL
 from ..kernels.operations import TensorShape
 from ..torch_private import (
     next_node_number,
@@ -44,6 +45,7 @@ EMBEDDING_BACKWARD = "EmbeddingBackward0"
 LOOKED_AT_EVERY = 256
 CROSS_ENTROPIES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 _LOCAL_SCALAR = torch.ops.aten._local_scalar_dense.default
+_CLONE, _CONTIGUOUS = torch.ops.aten.clone.default, {"memory_format": torch.contiguous_format}
 
 
 class Recorder(TorchDispatchMode):
@@ -247,6 +249,8 @@ class Recorder(TorchDispatchMode):
             operands: the tensors among both.
         """
         func = operation.func
+        if operation.name == TO_REAL and self.device == "meta":
+            args = (self._dispatch(_CLONE, args[:1], _CONTIGUOUS), *args[1:])
         arguments = operation.arguments(args, kwargs)
         shapes = shapes_of(arguments)
         wanted = values_needed(func, shapes) if operation.may_need_values else None

@@ -43,6 +43,12 @@ def test_runs_between_products_become_one_kernel_without_their_inner_results():
     assert (product, last) == (PRODUCT, ADD)
 
 
+def test_complex_numbers_and_transforms_stay_kernels_of_torch():
+    complex_sum, transform = kernel("add.complex", "pointwise"), kernel("_fft_c2c", "fft")
+    assert fused(ADD, complex_sum, complex_sum) == (ADD, complex_sum, complex_sum)
+    assert fused(ADD, transform, ADD) == (ADD, transform, ADD)
+
+
 @pytest.mark.parametrize(
     ("op", "kind", "reads"),
     [

@@ -53,6 +53,9 @@ def share(*kernels: Kernel, times: int = 1) -> float:
         (kernel("rnn", 2.0), True),
         (kernel("embedding", moved=1.0), True),
         (kernel("attention", 2.0), False),
+        (kernel("fft", moved=1.0), True),
+        (kernel("gemm", 2.0).model_copy(update={"op": "bmm.complex"}), True),
+        (kernel("pointwise", moved=1.0).model_copy(update={"op": "mul.complex"}), False),
     ],
 )
 def test_those_of_images_and_transformers_were_measured(filters: Kernel, is_new: bool) -> None:
