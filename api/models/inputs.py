@@ -383,6 +383,5 @@ def _read_catalogue(
             jurisdictions=machine.jurisdictions,
             instance_types=machine.instances,
         )
-        if machine.nodes:
-            catalogue = with_own_machines(catalogue, wanted)
+        catalogue = with_own_machines(catalogue, wanted)
     return catalogue

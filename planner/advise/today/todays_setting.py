@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ....catalog.errors import UsageError
+from ....catalog.listing.own_machine import ASSUMED
 from ....catalog.names import shown_instance
 from ....catalog.snapshot import Catalogue
 from ....catalog.vocabulary import OPTIMIZERS, FrozenPrecision, Precision
@@ -182,10 +183,11 @@ def _machine(question: Question, catalogue: Catalogue, assumed: list[str]) -> Pr
         offer = chosen.offer
         where = "" if offer.region == ANYWHERE else f" {offer.region}"
         name = shown_instance(offer.provider, offer.instance_type)
-        assumed.append(
-            f"{offer.provider} {name}{where}, the"
-            f" cheapest with {chosen.one_node.per_node} × {chosen.accelerator.name}{network}"  # noqa: RUF001
-        )
+        kind = f"{chosen.one_node.per_node} × {chosen.accelerator.name}"  # noqa: RUF001
+        if offer.source == ASSUMED:
+            assumed.append(f"a machine of your own, as nobody sells {kind} in one")
+        else:
+            assumed.append(f"{offer.provider} {name}{where}, the cheapest with {kind}{network}")
     return chosen
 
 

@@ -69,8 +69,8 @@ def own_machines_note(market: Market) -> Iterator[str]:
         if offer.source == ASSUMED:
             yield (
                 f"nobody sells {offer.accelerators:g} × {offer.accelerator} in one machine, so that"  # noqa: RUF001
-                " it is taken as yours, of unknown price: --offers FILE states its price, links,"
-                " processors and memory"
+                " it is taken as yours, of unknown price; a file for --offers states its price,"
+                " links, processors and memory"
             )
         else:
             yield (
