@@ -1,5 +1,7 @@
 """A number of accelerators that nobody sells is a machine of the user's own."""
 
+from typing import Any
+
 import pytest
 
 from gpuplan.catalog.listing.own_machine import ASSUMED, with_own_machines
@@ -7,7 +9,7 @@ from gpuplan.catalog.listing.query import parse_filter, select_offers
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
 
 
-def added(**words: list[str]) -> list[str]:
+def added(**words: Any) -> list[str]:
     """Return the instance types that are there for a wish beside those of the catalogue."""
     before = load_catalogue()
     after = with_own_machines(before, parse_filter(before, **words))

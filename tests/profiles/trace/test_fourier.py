@@ -31,15 +31,15 @@ class Spectral(nn.Module):
 
 
 def profile_of(module: Callable[[], nn.Module], *shape: int) -> Profile:
-    def make_batch(batch_size: int) -> dict[str, Any]:
-        return {"x": torch.ones(batch_size, *shape)}
+    def make_batch(batch_size: int) -> tuple[Any, ...]:
+        return (torch.ones(batch_size, *shape),)
 
     made = Workload(
         name="spectral",
         path=Path(__file__),
         build_model=module,
         make_batch=make_batch,
-        compute_loss=lambda model, batch: model(*batch.values()).square().mean(),
+        compute_loss=lambda model, batch: model(*batch).square().mean(),
         build_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
     )
     return trace_workload(made, numerics=("fp32",))
