@@ -22,6 +22,9 @@ def link_of_node(link: Link, accelerator: Accelerator, per_node: int) -> Link:
         per_node: how many of them a node has.
     """
     name, rate = link.name or "", link.bytes_per_s
+    if rate is None:
+        # Where a machine does not say it, the device's own link is taken.
+        name, rate = accelerator.link or "", accelerator.link_bytes_per_s
     slot = SLOT_BYTES_PER_S.get(accelerator.form_factor or "")
     if "bridge" not in name or rate is None or slot is None or per_node <= _cards(name):
         return link

@@ -48,10 +48,19 @@ def test_other_links_are_as_fast_however_many_share_them(device: str) -> None:
     assert rate_of(device, 8) == rate_of(device, 2)
 
 
+def test_a_machine_that_states_no_link_has_the_slots_of_its_cards_where_bridges_are_too_few() -> (
+    None
+):
+    """As own machines of a laboratory: until then all of eight shared a bridge."""
+    unknown = Link(name=None, bytes_per_s=None)
+    devices = load_catalogue().accelerators
+    assert link_of_node(unknown, devices["RTX-3090"], 8).bytes_per_s == 31e9
+    assert link_of_node(unknown, devices["RTX-3090"], 2) is unknown
+    assert link_of_node(unknown, devices["H100-80GB-SXM"], 8) is unknown
+
+
 def test_what_nothing_is_known_of_stays_as_it_is() -> None:
     device = load_catalogue().accelerators["H100-94GB-NVL"]
-    unknown = Link(name="NVLink4 bridge", bytes_per_s=None)
-    assert link_of_node(unknown, device, 4) is unknown
     formless = device.model_copy(update={"form_factor": None})
     stated = Link(name="NVLink4 bridge", bytes_per_s=300e9)
     assert link_of_node(stated, formless, 4) is stated
