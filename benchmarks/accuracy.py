@@ -17,7 +17,7 @@ from pathlib import Path
 
 from evaluation.errors.compute_share import compute_shares
 from evaluation.errors.trends import draw_trends, find_trends
-from evaluation.errors.unread import OTHER_KINDS, UNSEEN, USUAL_JOBS, readings
+from evaluation.errors.unread import MORE_JOBS, OTHER_KINDS, UNSEEN, USUAL_JOBS, readings
 from evaluation.errors.unread_fits import UNSEEN_FITS
 from evaluation.errors.unread_memory import UNSEEN_MEMORY
 from evaluation.first_reading import first_readings
@@ -64,11 +64,11 @@ def main() -> None:
     on_networks = on_other_networks(runs, sweeps, "configuration")
     with first_readings() as paths:
         first = readings(timed_runs(paths, profiler=traces.profiles))
-    unseen, others, of_memory, usual, layouts, fits = (
+    unseen, others, of_memory, usual, layouts, fits, more = (
         RecordedRuns([path], profiler=traces.profiles).observations()
         for path in (
             *(UNSEEN, OTHER_KINDS, UNSEEN_MEMORY, USUAL_JOBS),
-            *(UNSEEN_LAYOUTS, UNSEEN_FITS),
+            *(UNSEEN_LAYOUTS, UNSEEN_FITS, MORE_JOBS),
         )
     )
     text = page(
@@ -88,6 +88,7 @@ def main() -> None:
         layouts,
         fits,
         programmes(traces.profiles, UNSEEN_JOBS, start_s=0.0),
+        more,
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

@@ -281,9 +281,10 @@ def test_runs_that_nobody_looked_into_are_summed_by_source_whatever_their_number
     assert unread.mean_unseen_error(seen) == pytest.approx(0.3)
     assert unread.covered_unseen(seen) == 0.75
 
-    text = unread.unread_part(first, seen[:3], seen[3:], seen)
+    text = unread.unread_part(first, seen[:3], seen[3:], seen, seen)
     assert "mean over the 1 sources of 8 runs and more is 10.0 %" in " ".join(text.split())
-    assert "| other | 2 | 50.0 % | +50.0 % | 0 % | ×÷ 1.20 |" in text
+    assert "| other | 3 | 50.0 % | +50.0 % | 0 % | ×÷ 1.20 |" in text
     assert "Of the unseen together 75 % lie in the interval" in text
-    assert unread.unread_part((), seen, seen, seen) == ""
-    assert unread.unread_part(first, seen, (), seen) == ""
+    assert unread.unread_part((), seen, seen, seen, seen) == ""
+    assert unread.unread_part(first, seen, (), seen, seen) == ""
+    assert unread.unread_part(first, seen, seen, seen, ()) == ""

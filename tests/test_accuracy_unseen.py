@@ -31,8 +31,9 @@ READINGS_COVERED = (0.84, 0.93)  # 89 %
 interval is fitted to these and to the sources of the day before, of which it covers as much less
 than 80 % as more of these."""
 USUAL_JOBS_MEAN = 0.18  # 17.8 %; 19.5 as they were gathered
-UNSEEN_COVERED = (0.8, 0.9)  # 88 %; 82 to 2026-11-29
-"""Share inside the interval of the runs that nothing is fitted to, of the three sets together."""
+MORE_JOBS_MEAN = 0.255  # 25.2 %; 26.5 as they were gathered
+UNSEEN_COVERED = (0.8, 0.9)  # 86 %; 82 to 2026-11-29
+"""Share inside the interval of the runs that nothing is fitted to, of the four sets together."""
 UNSEEN_MEAN, OTHER_KINDS_MEAN = 0.155, 0.185  # 14.6 and 18.4 %
 LAYOUTS_CHOSEN, LAYOUTS_IN_ORDER = 35, 0.83  # Of 49; 84 %
 LAYOUTS_MEDIAN_ERROR = 0.145  # 13.7 %
@@ -65,15 +66,18 @@ def test_the_interval_holds_where_nobody_looked_into_the_software(kept: Any) -> 
 
 
 def test_runs_that_nothing_is_fitted_to_are_where_they_are_expected(kept: Any) -> None:
-    seen, others, usual = (
-        predicted(kept, path) for path in (unread.UNSEEN, unread.OTHER_KINDS, unread.USUAL_JOBS)
+    seen, others, usual, more = (
+        predicted(kept, path)
+        for path in (unread.UNSEEN, unread.OTHER_KINDS, unread.USUAL_JOBS, unread.MORE_JOBS)
     )
     assert unread.mean_unseen_error(seen) <= UNSEEN_MEAN
     assert unread.mean_unseen_error(others) <= OTHER_KINDS_MEAN
     assert unread.mean_unseen_error(usual) <= USUAL_JOBS_MEAN
-    covered = unread.covered_unseen([*seen, *others, *usual])
+    assert unread.mean_unseen_error(more) <= MORE_JOBS_MEAN
+    together = [*seen, *others, *usual, *more]
+    covered = unread.covered_unseen(together)
     assert UNSEEN_COVERED[0] <= covered <= UNSEEN_COVERED[1]
-    timed = [run for run in (*seen, *others, *usual) if run.measured_step_time_s]
+    timed = [run for run in together if run.measured_step_time_s]
     assert f"Of {len(timed)} runs of {len({run.source_group for run in timed})} more" in readme()
     assert f"{100 * covered:.0f} % lie in the 80 % interval" in readme()
 

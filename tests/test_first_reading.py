@@ -39,7 +39,7 @@ def test_every_record_is_read_as_it_was_first_written():
     assert all(first[name].date == today[name].date for name in same)
 
 
-@pytest.mark.parametrize("name", ["records", "other_kinds", "memory", "usual_jobs"])
+@pytest.mark.parametrize("name", ["records", "other_kinds", "memory", "usual_jobs", "more_jobs"])
 def test_runs_that_nothing_is_fitted_to_are_in_no_other_file(name):
     unseen = read_records(first_reading.PUBLISHED / "unseen" / f"{name}.jsonl")
     fitted = by_id(first_reading.OPEN_RECORDS)

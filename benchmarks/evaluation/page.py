@@ -128,6 +128,7 @@ def page(
     layouts: Sequence[Observation] = (),
     fits: Sequence[Observation] = (),
     jobs: Sequence[Programme] = (),
+    more: Sequence[Observation] = (),
 ) -> str:
     """Return the whole page.
 
@@ -148,10 +149,11 @@ def page(
         layouts: runs that others compared layouts by.
         fits: jobs of which it is known whether they ran or ran out of memory.
         jobs: small jobs, as `unseen_programmes`.
+        more: runs of more jobs that nothing is fitted to.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
-    parts.append(unread_part(first, unseen, others, usual))
+    parts.append(unread_part(first, unseen, others, usual, more))
     parts.append(day_before_part(evaluated["source"], groups))
     for protocol in PROTOCOLS:
         parts.append(_protocol_part(protocol, evaluated[protocol], groups))

@@ -10,6 +10,7 @@ from ...catalog.tpu_slices import LARGEST_SLICE_CHIPS
 from ...catalog.types import Accelerator, Instance, Link
 from ...catalog.units import GIGABIT_BYTES
 from ...profiles.records import RunRecord
+from ..hardware.bridges import link_of_node
 
 TYPICAL_PER_NODE = 8
 TYPICAL_PORT_GBIT_S = 100
@@ -47,14 +48,15 @@ def intra_link(
 ) -> Link:
     """Return what ranks of a node talk over: the usual link of the device in these instances."""
     if accelerator.link_bytes_per_s is not None or per_node == 1:
-        return Link(name=accelerator.link, bytes_per_s=accelerator.link_bytes_per_s)
+        own = Link(name=accelerator.link, bytes_per_s=accelerator.link_bytes_per_s)
+        return link_of_node(own, accelerator, per_node)
     known = [peer.intra_link for peer in peers if peer.intra_link.bytes_per_s]
     if not known:
         return Link(name=accelerator.link, bytes_per_s=None)
     link = _most_common(known)
     assert link is not None
     assumed.append(f"intra-node link={link.name} ({_most_of(peers)})")
-    return link
+    return link_of_node(link, accelerator, per_node)
 
 
 def inter_link(

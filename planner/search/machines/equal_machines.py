@@ -27,7 +27,7 @@ def by_machine(
         key = (
             choice.accelerator.name,
             int(instance.accelerators),
-            instance.intra_link.bytes_per_s,
+            choice.one_node.intra_link.bytes_per_s,
             instance.inter_link.bytes_per_s,
             fabric_of(instance.inter_link.name, instance.inter_link.rdma),
             instance.link_domain_accelerators,

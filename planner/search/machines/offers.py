@@ -31,6 +31,7 @@ from ...cost.beside_machines.beside import NOTHING, BesideUsd, usd_of_dataset
 from ...cost.paid_whole import PaidWhole
 from ...goodput.evaluations import Evaluations
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops
+from ...hardware.bridges import link_of_node
 from ...hardware.cluster import Site
 from ...plan.plan import ChosenOffer
 from ...plan.question import Machine, Money, Work
@@ -131,7 +132,9 @@ class PricedInstance:
             accelerator=self.accelerator,
             per_node=int(instance.accelerators),
             nodes=1,
-            intra_link=instance.intra_link,
+            intra_link=link_of_node(
+                instance.intra_link, self.accelerator, int(instance.accelerators)
+            ),
             inter_link=instance.inter_link,
             link_domain=instance.link_domain_accelerators,
             host_memory_bytes=instance.memory_bytes,
