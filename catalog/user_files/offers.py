@@ -223,6 +223,13 @@ class _Entry:
     def _offer(self, catalogue: Catalogue) -> Offer:
         part = self.part
         stated = part.number("usd_per_hour", least=0)
+        if stated == 0:
+            raise part.error(
+                "usd_per_hour is 0; it must be above 0.",
+                line=part.line_of("usd_per_hour"),
+                fix="Leave it out, and the machine is planned without a price; or give what an hour"
+                " of it costs you in electricity.",
+            )
         spot = part.number("spot_usd_per_hour", above=0)
         if stated is not None and self.owned is not None:
             raise part.error(

@@ -44,7 +44,9 @@ def render_pareto(found: Frontier, answer: Estimate, *, width: int) -> list[str]
     """
     width = min(width, WIDEST)
     if not found.plans:
-        return [_cut(" · ".join(answer.asked_text), width), "No plan is feasible."]
+        without = "No plan has a known price: there is no cost to draw against time."
+        empty = without if answer.plans else "No plan is feasible."
+        return [_cut(" · ".join(answer.asked_text), width), _cut(empty, width)]
     chosen = None if answer.recommended is None else answer.recommended.id
     lines = [next((one for one in LEGENDS if len(one) <= width), LEGENDS[-1])]
     lines += _picture(found, chosen, width)

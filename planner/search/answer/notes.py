@@ -75,7 +75,7 @@ def own_machines_note(market: Market) -> Iterator[str]:
         else:
             yield (
                 f"{offer.provider} {offer.instance_type} has no price in your file, and its plans"
-                " come last: `usd_per_hour` states it, 0 where you pay nothing for it"
+                " come last: `usd_per_hour` states what an hour costs you, its electricity at least"
             )
 
 

@@ -134,6 +134,7 @@ BAD = [
     (bad("usd_per_hour: 20", "usd_per_hour: .nan"), ":6: usd_per_hour is '.nan', not a number"),
     (bad("usd_per_hour: 20", "usd_per_hour: NaN"), ":6: usd_per_hour is 'NaN', not a number"),
     (bad("usd_per_hour: 20", "usd_per_hour: -3"), ":6: usd_per_hour is -3; it must be at least 0"),
+    (bad("usd_per_hour: 20", "usd_per_hour: 0"), ":6: usd_per_hour is 0; it must be above 0"),
     (bad("usd_per_hour: 20", "usd_per_hour: cheap"), ":6: usd_per_hour is 'cheap', not a number"),
     (bad("usd_per_hour: 20", "usd_per_hour: 1e999"), ":6: usd_per_hour is '1e999', not a number"),
     (bad("usd_per_hour: 20", "usd_per_hour: [1]"), ":6: usd_per_hour must be one value"),

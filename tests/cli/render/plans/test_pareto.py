@@ -71,6 +71,8 @@ def test_one_plan_alone_and_none_at_all_are_drawn_too() -> None:
     assert any("★" in line for line in render_pareto(found, answered((only,), only), width=80)[2:])
     nothing = Frontier(plans=(), best=(), scaling=())
     assert render_pareto(nothing, make_estimate(), width=80)[-1] == "No plan is feasible."
+    unpriced = make_estimate(make_plan(run=make_run(usd=None, usd_low=None, usd_high=None)))
+    assert render_pareto(nothing, unpriced, width=80)[-1].startswith("No plan has a known price")
 
 
 def test_the_question_is_whole_on_a_narrow_terminal() -> None:

@@ -58,13 +58,6 @@ def test_a_machine_of_the_users_file_needs_no_price(toy: Profile, tmp_path: Path
     assert any("our-lab box has no price in your file" in note for note in found.notes)
 
 
-def test_one_that_costs_nothing_is_said_to(toy: Profile, tmp_path: Path) -> None:
-    found = of_file(toy, tmp_path, ", usd_per_hour: 0")
-    assert found.plans[0].job is not None and found.plans[0].job.usd == 0
-    assert found.recommended is not None
-    assert not any("has no price" in note for note in found.notes)
-
-
 @pytest.mark.parametrize(
     ("money", "rejected"),
     [({"budget_usd": Decimal(5)}, "no_price"), ({"deadline_s": 1.0}, "past_deadline")],
