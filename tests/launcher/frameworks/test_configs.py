@@ -312,3 +312,13 @@ def test_deepspeed_is_told_which_blocks_run_again() -> None:
     assert "wrap the first 10 blocks (not the others) with deepspeed.checkpointing" in some
     assert "wrap every block with" in notes("deepspeed", "fsdp8", recompute="full")
     assert "deepspeed.checkpointing" not in notes("deepspeed", "fsdp8")
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("bf16-amp", "torch.bfloat16"), ("fp16-amp", "torch.float16")]
+)
+def test_a_4_bit_base_is_multiplied_in_the_dtype_of_the_plan(precision: str, dtype: str) -> None:
+    """A plan for a T4, in fp16, asked for bfloat16, which a T4 has not."""
+    plan = make_plan(layout="dp8", precision=precision, frozen_precision="nf4")
+    note = "\n".join(launch(plan, "train.py", "torchrun").notes)
+    assert f"bnb_4bit_compute_dtype={dtype})" in note
