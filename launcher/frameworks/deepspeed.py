@@ -162,7 +162,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         "where memory is short, lower stage3_max_live_parameters and stage3_max_reuse_distance of"
         " deepspeed.json: DeepSpeed keeps up to 1e9 parameters gathered (2 GB in 16 bits), the plan"
         " counts those of two blocks"
-        if plan.layout.zero_stage >= 3
+        if plan.layout.zero_stage >= 3 and plan.gathered_parameters is None
         else None,
         "compile it: engine.compile()" if plan.compile else None,
         *facts.sync_notes(plan),
@@ -194,6 +194,12 @@ def _zero(plan: Plan) -> dict[str, Any]:
     if stage in (1, 2) and plan.layout.pipeline == 1:
         # As a plan counts it, and as DeepSpeed does for ZeRO-3 alone unless it is told to.
         zero["overlap_comm"] = True
+    if stage == 3 and plan.gathered_parameters is not None:
+        # It gathers ahead up to the first, and keeps what it uses again within the second: by
+        # default a billion each, 2 GB in 16 bits (zero/config.py, zero/
+        # partitioned_param_coordinator.py).
+        zero["stage3_max_live_parameters"] = plan.gathered_parameters
+        zero["stage3_max_reuse_distance"] = plan.gathered_parameters
     if "optimizer" in plan.offloaded or "parameters" in plan.offloaded:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if "parameters" in plan.offloaded:
