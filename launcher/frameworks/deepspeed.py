@@ -24,6 +24,10 @@ BUCKET_ELEMENTS = 50_000_000
 """Gradients that are reduced together. DeepSpeed takes memory for so many at once, whatever the
 model's size, and by default for ten times as many (zero/config.py): 1 to 2 GB that no plan has."""
 
+MOST_GATHERED = 1_000_000_000
+"""Parameters that DeepSpeed's ZeRO-3 has gathered at most by default (zero/config.py): 2 GB in 16
+bits."""
+
 
 def parts(job: ScriptJob) -> Parts:
     """Return the launch of a DeepSpeed script.
@@ -195,11 +199,10 @@ def _zero(plan: Plan) -> dict[str, Any]:
         # As a plan counts it, and as DeepSpeed does for ZeRO-3 alone unless it is told to.
         zero["overlap_comm"] = True
     if stage == 3 and plan.gathered_parameters is not None:
-        # It gathers ahead up to the first, and keeps what it uses again within the second: by
-        # default a billion each, 2 GB in 16 bits (zero/config.py, zero/
-        # partitioned_param_coordinator.py).
-        zero["stage3_max_live_parameters"] = plan.gathered_parameters
-        zero["stage3_max_reuse_distance"] = plan.gathered_parameters
+        # It gathers ahead up to the first, and keeps what it uses again within the second
+        # (zero/partitioned_param_coordinator.py).
+        most = min(plan.gathered_parameters, MOST_GATHERED)
+        zero["stage3_max_live_parameters"] = zero["stage3_max_reuse_distance"] = most
     if "optimizer" in plan.offloaded or "parameters" in plan.offloaded:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if "parameters" in plan.offloaded:

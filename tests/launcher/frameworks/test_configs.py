@@ -64,6 +64,8 @@ def test_deepspeed_gathers_as_much_as_the_plan_counts() -> None:
     zero = deepspeed("fsdp8", gathered_parameters=486_000_000)["zero_optimization"]
     assert zero["stage3_max_live_parameters"] == 486_000_000
     assert zero["stage3_max_reuse_distance"] == 486_000_000
+    large = deepspeed("fsdp8", gathered_parameters=3_000_000_000)["zero_optimization"]
+    assert large["stage3_max_live_parameters"] == 10**9, "its own default, which is less"
     told = launched("deepspeed", "fsdp8", gathered_parameters=486_000_000).notes
     assert not any("stage3_max" in note for note in told)
     # A plan of a version that did not say how many.
