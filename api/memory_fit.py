@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..catalog.errors import GpuplanError, UsageError
 from ..catalog.text.quantity import format_gib
-from ..catalog.vocabulary import FrozenChoice, Offloaded, Precision, Recompute
+from ..catalog.vocabulary import FrozenChoice, FrozenPrecision, Offloaded, Precision, Recompute
 from ..planner.plan.layout import Layout
 from ..planner.plan.refusals import refuse_no_tuple, refuse_other_word
 from ..profiles.user_model.spec import ModelSpec
@@ -18,6 +18,7 @@ from .answers import own_precision
 from .models.inputs import Inputs, read_inputs
 
 if TYPE_CHECKING:
+    from ..catalog.embedded import Catalogue
     from ..catalog.types import Accelerator
     from ..planner.predict.fits import FitsAnswer
     from ..profiles.profile import Profile
@@ -53,7 +54,8 @@ def fits(
         offers: The user's own machines, whose accelerators are then known too.
         frozen_precision: How parameters that are not trained are kept; "fp32" is as `precision`
             says. Default: "bf16" under adapters on a config whose dtype is bfloat16, as people load
-            it, else "fp32". Where "bf16" or "nf4" is given and no precision, that is bf16-amp.
+            it, else "fp32". Where "bf16" or "nf4" is given and no precision, that is bf16-amp, or
+            fp16-amp beside "nf4" on a device without bf16 units.
 
     Raises:
         GpuplanError: The file, an option or the catalogue is at fault.
@@ -194,7 +196,7 @@ def _fits(
 
     frozen = None if frozen_precision in (None, "fp32") else frozen_precision
     if precision is None and frozen is not None:
-        precision = "bf16-amp"
+        precision = _under_autocast(accelerator, frozen)
     precision = precision or own_precision(model.profile)
     usual = config_frozen(model.spec, model.profile) if frozen_precision is None else None
     notes = list(model.profile.notes)
@@ -218,7 +220,45 @@ def _fits(
         frozen_precision=frozen,
     )
     running = _running_notes(accelerator, model.profile)
-    return found.model_copy(update={"notes": (*found.notes, *running, *notes)})
+    together = _together_notes(accelerator, found.layout.accelerators, model.catalogue)
+    return found.model_copy(update={"notes": (*together, *found.notes, *running, *notes)})
+
+
+def _under_autocast(accelerator: Accelerator, frozen: FrozenPrecision) -> Precision:
+    """Return the 16-bit autocast that runs beside a base in fewer bits: fp16 where bf16 is not had.
+
+    Raises:
+        UsageError: the base is in bf16, and the device has no units for that.
+    """
+    from ..planner.hardware.device import supported_precisions
+
+    able = supported_precisions(accelerator)
+    if "bf16-amp" in able or "fp16-amp" not in able:
+        return "bf16-amp"
+    if frozen == "bf16":
+        raise UsageError(
+            f"A bf16 base runs under bf16 autocast, for which {accelerator.name} has no units.",
+            fix="give --frozen-precision nf4, which fp16-amp runs there, or fp32.",
+        )
+    return "fp16-amp"
+
+
+def _together_notes(accelerator: Accelerator, count: int, catalogue: Catalogue) -> Iterator[str]:
+    """Yield that so many of an accelerator cannot be planned together, where that is so."""
+    if count < 2:
+        return
+    sold = [one for one in catalogue.instances.values() if one.accelerator == accelerator.name]
+    if any(one.accelerators >= count or one.inter_link.bytes_per_s is not None for one in sold):
+        return
+    here = f"this is the memory of each of {count}"
+    if sold:
+        most = max(one.accelerators for one in sold)
+        yield (
+            f"{here}: machines that are sold have {most:g} {accelerator.name} at most, and the"
+            " network between them is not known, so that `gpuplan estimate` plans no more together"
+        )
+    elif accelerator.link_bytes_per_s is None:
+        yield f"{here}: how several {accelerator.name} reach each other is not known"
 
 
 def _running_notes(accelerator: Accelerator, profile: Profile) -> Iterator[str]:

@@ -92,7 +92,8 @@ def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
             )
     entries = [_Entry(part, catalogue, accelerators) for part in top.parts("offers")]
     top.refuse_unknown()
-    if not entries:
+    # A device alone is enough to ask what fits on it, and to calibrate it.
+    if not entries and not accelerators:
         raise top.error("there are no offers in it.", fix="Add at least one entry under `offers:`.")
     _refuse_repeats(entries)
     return UserOffers(

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
 
 from ...planner.plan.plan import Plan
-from . import facts
+from . import deepspeed, facts
 from .refusals import refuse
 from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
@@ -38,15 +39,23 @@ def parts(job: ScriptJob) -> Parts:
     words: tuple[Word, ...] = ("--config_file", (Fact.CONFIG, "/" + CONFIG_FILE))
     if job.nodes > 1:
         words += ("--machine_rank", Fact.NODE_RANK, "--main_process_ip", Fact.MAIN_ADDRESS)
-    words += ("--main_process_port", Fact.PORT)
+    words += ("--main_process_port", Fact.PORT, *precision_words(job))
     words += job.target.words(module="--module", program="--no_python")
-    text = yaml.safe_dump(accelerate_config(job), sort_keys=False)
+    text = yaml.safe_dump(accelerate_config(job), sort_keys=False, width=10_000)
     return Parts(
         ways=(Way(ACCELERATE, words),),
         environment=_variables(job),
         files={CONFIG_FILE: text},
         notes=_notes(job),
     )
+
+
+def precision_words(job: ScriptJob) -> tuple[str, ...]:
+    """Return the option that names fp8 beside DeepSpeed, whose own file has no word for it."""
+    plan = job.plan
+    if plan is None or job.device == "cpu" or plan.precision != "fp8" or not _by_deepspeed(plan):
+        return ()
+    return "--mixed_precision", MIXED_PRECISION[plan.precision]
 
 
 def _variables(job: ScriptJob) -> dict[str, Word]:
@@ -90,6 +99,7 @@ def accelerate_config(job: ScriptJob) -> dict[str, Any]:
         config |= _parallelism(plan)
     if config["distributed_type"] == "DEEPSPEED":
         config["deepspeed_config"] = _deepspeed(plan)
+        del config["mixed_precision"]  # Refused beside DeepSpeed's own file, which says it.
     if plan.precision == "fp8":
         config["fp8_config"] = {"backend": "AO"}
     if plan.compile:
@@ -237,14 +247,13 @@ def _parallelism(plan: Plan) -> dict[str, Any]:
 
 
 def _deepspeed(plan: Plan) -> dict[str, Any]:
-    def device(kind: str) -> str:
-        return "cpu" if kind in plan.offloaded else "none"
+    """Return what names DeepSpeed's own configuration: its text, which accelerate takes for a file.
 
+    The fields that accelerate has for DeepSpeed leave its buckets, and what it keeps gathered, as
+    they are, which is more than a plan counts.
+    """
     return {
         "deepspeed_multinode_launcher": "standard",
-        "zero_stage": plan.layout.zero_stage,
-        "gradient_accumulation_steps": plan.grad_accum,
-        "offload_optimizer_device": device("optimizer"),
-        "offload_param_device": device("parameters"),
+        "deepspeed_config_file": json.dumps(deepspeed.deepspeed_config(plan)),
         "zero3_init_flag": False,
     }

@@ -24,6 +24,10 @@ BUCKET_ELEMENTS = 50_000_000
 """Gradients that are reduced together. DeepSpeed takes memory for so many at once, whatever the
 model's size, and by default for ten times as many (zero/config.py): 1 to 2 GB that no plan has."""
 
+MOST_GATHERED = 1_000_000_000
+"""Parameters that DeepSpeed's ZeRO-3 has gathered at most by default (zero/config.py): 2 GB in 16
+bits."""
+
 
 def parts(job: ScriptJob) -> Parts:
     """Return the launch of a DeepSpeed script.
@@ -162,7 +166,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         "where memory is short, lower stage3_max_live_parameters and stage3_max_reuse_distance of"
         " deepspeed.json: DeepSpeed keeps up to 1e9 parameters gathered (2 GB in 16 bits), the plan"
         " counts those of two blocks"
-        if plan.layout.zero_stage >= 3
+        if plan.layout.zero_stage >= 3 and plan.gathered_parameters is None
         else None,
         "compile it: engine.compile()" if plan.compile else None,
         *facts.sync_notes(plan),
@@ -194,6 +198,11 @@ def _zero(plan: Plan) -> dict[str, Any]:
     if stage in (1, 2) and plan.layout.pipeline == 1:
         # As a plan counts it, and as DeepSpeed does for ZeRO-3 alone unless it is told to.
         zero["overlap_comm"] = True
+    if stage == 3 and plan.gathered_parameters is not None:
+        # It gathers ahead up to the first, and keeps what it uses again within the second
+        # (zero/partitioned_param_coordinator.py).
+        most = min(plan.gathered_parameters, MOST_GATHERED)
+        zero["stage3_max_live_parameters"] = zero["stage3_max_reuse_distance"] = most
     if "optimizer" in plan.offloaded or "parameters" in plan.offloaded:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if "parameters" in plan.offloaded:

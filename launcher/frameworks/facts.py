@@ -150,10 +150,11 @@ def compile_note(plan: Plan) -> str | None:
 def frozen_note(plan: Plan) -> str | None:
     """Return a note where the plan keeps parameters that are not trained in fewer bits."""
     if plan.frozen_precision == "nf4":
+        dtype = "torch.float16" if plan.precision == "fp16-amp" else "torch.bfloat16"
         return (
             "load the frozen base in 4 bits with bitsandbytes: BitsAndBytesConfig("
             'load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,'
-            " bnb_4bit_compute_dtype=torch.bfloat16)"
+            f" bnb_4bit_compute_dtype={dtype})"
         )
     if plan.frozen_precision == "bf16":
         return "keep the frozen parameters in torch.bfloat16, and what is trained in torch.float32"

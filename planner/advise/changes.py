@@ -166,7 +166,7 @@ def _frozen_precisions(today: Setting, profile: Profile) -> Iterator[Proposal]:
     if not profile.is_mostly_frozen or "frozen16" not in profile.numerics():
         return
     kept = today.setup.frozen_precision
-    for frozen in snippets.FROZEN_LINES:
+    for frozen in snippets.FROZEN_RISKS:
         setting = _changed(today, frozen_precision=frozen)
         if frozen != kept and why_not_kept(setting.setup, today.choice.accelerator) is None:
             yield Proposal(
@@ -174,7 +174,7 @@ def _frozen_precisions(today: Setting, profile: Profile) -> Iterator[Proposal]:
                 text=f"frozen parameters {kept or 'fp32'} → {frozen}",
                 setting=setting,
                 risks=(snippets.FROZEN_RISKS[frozen],),
-                lines=snippets.FROZEN_LINES[frozen],
+                lines=snippets.frozen_lines(frozen, today.setup.precision),
             )
 
 

@@ -46,20 +46,6 @@ FROZEN_RISKS: dict[FrozenPrecision, str] = {
     "bf16": "none where the weights were published in bfloat16; others round to 7 bits",
     "nf4": f"the base rounds to 4 bits: {_COMPARE}, and evaluate the end",
 }
-FROZEN_LINES: dict[FrozenPrecision, tuple[str, ...]] = {
-    "bf16": (
-        "for p in model.parameters():",
-        "    if not p.requires_grad: p.data = p.data.to(torch.bfloat16)",
-    ),
-    "nf4": (
-        '# plain torch, in place of every frozen nn.Linear; .to("cuda") packs its weights:',
-        'bitsandbytes.nn.Linear4bit(m, n, compute_dtype=torch.bfloat16, quant_type="nf4")',
-        "# transformers, at from_pretrained(…, quantization_config=…):",
-        'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",',
-        "    bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)",
-    ),
-}
-"""For parameters that are not trained."""
 RECOMPUTE_LINES: dict[Recompute, tuple[str, ...]] = {
     "none": ("x = block(x)  # without torch.utils.checkpoint",),
     "selective": (
@@ -151,6 +137,28 @@ def precision_lines(precision: Precision, layout: Layout) -> tuple[str, ...]:
         return PRECISION_LINES[precision]
     scaler = PRECISION_LINES[precision][1:]
     return (*sharded, "fully_shard(block, mp_policy=policy)  # and as today", *scaler)
+
+
+def frozen_lines(frozen: FrozenPrecision, precision: Precision) -> tuple[str, ...]:
+    """Return the lines that keep parameters which are not trained in fewer bits.
+
+    Args:
+        frozen: how they are kept.
+        precision: of the autocast around them, in whose dtype a 4-bit base is multiplied.
+    """
+    if frozen == "bf16":
+        return (
+            "for p in model.parameters():",
+            "    if not p.requires_grad: p.data = p.data.to(torch.bfloat16)",
+        )
+    dtype = "torch.float16" if precision == "fp16-amp" else "torch.bfloat16"
+    return (
+        '# plain torch, in place of every frozen nn.Linear; .to("cuda") packs its weights:',
+        f'bitsandbytes.nn.Linear4bit(m, n, compute_dtype={dtype}, quant_type="nf4")',
+        "# transformers, at from_pretrained(…, quantization_config=…):",
+        'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",',
+        f"    bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype={dtype})",
+    )
 
 
 def sharded_precision_lines(precision: Precision) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ...catalog.vocabulary import Collective
 from ...profiles.profile import ParameterTensor, Profile
+from ..plan.layout import Layout
 
 REDUCE_BYTES = 4
 """With mixed precision gradients are widened to fp32 while they are copied into the
@@ -93,6 +94,18 @@ def units_of(profile: Profile) -> tuple[Unit, ...]:
         trainable_tensors=_trained(profile.root_tensors),
     )
     return (*blocks, root)
+
+
+def gathered_parameters(profile: Profile, layout: Layout) -> int | None:
+    """Return how many parameters a rank has gathered at most; None where none are (ZeRO 0 to 2).
+
+    The root, which stays, the block that runs, and the one that is gathered meanwhile.
+    """
+    if layout.zero_stage < 3 or layout.shard < 2:
+        return None
+    *blocks, root = units_of(profile)
+    largest = max((block.padded(layout.shard) for block in blocks), default=0)
+    return (root.padded(layout.shard) + 2 * largest) // layout.tensor
 
 
 def _trained(tensors: Sequence[ParameterTensor]) -> int:

@@ -30,6 +30,7 @@ NOT_CONTENT = frozenset(
         "energy",
         "p_oom",
         "bandwidth_share",
+        "gathered_parameters",
         "needs_build",
         "usually_reserved",
         "stops",

@@ -136,6 +136,9 @@ class Plan(FrozenModel):
     """What its electricity rests on; None where the power of its machine is not known."""
     p_oom: float | None = None
     """Chance that it runs out of device memory, from 0 to 1."""
+    gathered_parameters: int | None = None
+    """Parameters that a rank of FSDP (ZeRO-3) has gathered at most: those outside the blocks, and
+    two blocks; None under other layouts, and in plans of versions that did not say."""
     needs_build: Literal["other", "older", "none"] | None = None
     """Whether the device needs another build of torch than `pip install torch` brings, of this
     release or only of an older one (a note says which), or has none that is published."""

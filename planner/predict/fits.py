@@ -24,9 +24,9 @@ from ..plan.setup import Setup
 from ..software.frozen_base import why_not_kept
 from ..software.stack import casts_layers
 from .kept.model_cache import ModelCache
+from .largest_micro_batch import Largest, Tried, largest_below, largest_that_fits
 from .predict import Prediction, predict
 
-LARGEST_TRIED = 2**30
 MicroBatchSource = Literal["option", "file", "default"]
 
 
@@ -51,10 +51,13 @@ class FitsAnswer(FrozenModel):
     micro_batch: int
     """The micro-batch that was asked for, else the default of the file's `make_batch`, else 1."""
     largest_micro_batch: int | None
-    """Largest micro-batch that fits as safely as a recommended plan must, else the largest that
-    likely fits; None when not even one sample does."""
+    """Largest micro-batch found that fits as safely as a recommended plan must, else the largest
+    that likely fits; None when not even one sample does."""
     largest_is_safe: bool = True
     """Whether that one fits as safely; False where no micro-batch does."""
+    smaller_fit: bool = True
+    """Whether all smaller ones that were tried fit too: what the allocator keeps beside what it has
+    handed out does not grow evenly."""
     peak_memory_bytes: EstimatedMemory
     memory_breakdown_bytes: MemoryBreakdown
     spare_bytes: float
@@ -152,8 +155,9 @@ def fits(
         optimizer=question.profile.optimizer.name,
         fits=prediction.fits,
         micro_batch=setup.micro_batch,
-        largest_micro_batch=largest,
+        largest_micro_batch=None if largest is None else largest.size,
         largest_is_safe=is_safe,
+        smaller_fit=largest is None or largest.smaller_fit,
         peak_memory_bytes=peak,
         memory_breakdown_bytes=prediction.memory_breakdown_bytes,
         spare_bytes=peak.capacity - peak.value,
@@ -216,6 +220,7 @@ class _Question:
         self.accelerator = accelerator
         self.layout = layout
         self.cache = ModelCache(self.profile)
+        self._largest: dict[Setup, tuple[Largest | None, bool]] = {}
 
     def ask(self, setup: Setup, *, cache: ModelCache | None = None) -> Prediction:
         cache = cache or self.cache
@@ -234,32 +239,31 @@ class _Question:
             inter_link=Link(name=None, bytes_per_s=None),
         )
 
-    def largest(self, setup: Setup) -> tuple[int | None, bool]:
-        """Return the largest micro-batch that fits safely, else likely, and whether it is safe.
+    def largest(self, setup: Setup) -> tuple[Largest | None, bool]:
+        """Return the largest micro-batch that fits safely, else likely, and whether it is safe."""
+        if setup not in self._largest:
+            safe = largest_that_fits(self._tried(setup, _is_safe), asked=setup.micro_batch)
+            likely = safe or largest_that_fits(
+                self._tried(setup, lambda one: one.fits), asked=setup.micro_batch
+            )
+            self._largest[setup] = likely, safe is not None
+        return self._largest[setup]
 
-        None if one sample does not fit.
-        """
+    def smaller(self, setup: Setup) -> int | None:
+        """Return the largest smaller micro-batch that fits safely, of a setup that does not."""
+        largest, _ = self.largest(setup)
+        if largest is not None and largest.size < setup.micro_batch:
+            return largest.size
+        return largest_below(self._tried(setup, _is_safe), setup.micro_batch)
 
-        def asked(size: int) -> Prediction:
-            return self.ask(replace(setup, micro_batch=size))
+    def _tried(self, setup: Setup, holds: Callable[[Prediction], bool]) -> Callable[[int], Tried]:
+        def tried(size: int) -> Tried:
+            prediction = self.ask(replace(setup, micro_batch=size))
+            least = prediction.peak_allocated_bytes + prediction.memory_breakdown_bytes.framework
+            is_beyond = least > prediction.peak_memory_bytes.capacity
+            return Tried(holds(prediction), is_beyond)
 
-        safe = _largest(lambda size: _is_safe(asked(size)))
-        return safe or _largest(lambda size: asked(size).fits), safe is not None
-
-
-def _largest(fits: Callable[[int], bool]) -> int | None:
-    """Return the largest size that fits, by bisection; None if 1 does not."""
-    if not fits(1):
-        return None
-    low, high = 1, 2
-    while fits(high):
-        low, high = high, high * 2
-        if high > LARGEST_TRIED:
-            return low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+        return tried
 
 
 SHARDS_TRIED = (2, 4, 8, 16, 32, 64)
@@ -315,8 +319,8 @@ def _try(
 
 def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
     """Yield single changes, the least invasive first."""
-    size, _ = question.largest(setup)
-    if size is not None and size < setup.micro_batch:
+    size = question.smaller(setup)
+    if size is not None:
         yield f"--micro-batch {size}", replace(setup, micro_batch=size)
     policies: tuple[Recompute, ...] = ("selective", "full") if question.profile.blocks else ()
     for policy in policies:

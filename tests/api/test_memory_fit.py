@@ -102,3 +102,41 @@ def test_a_device_that_runs_no_plain_torch_is_said_beside_the_memory(
         assert not any("torch" in note for note in notes)
     else:
         assert any(said in note for note in notes)
+
+
+@pytest.fixture(scope="module")
+def adapters() -> Inputs:
+    """Return a small decoder of which adapters alone are trained."""
+    example = EXAMPLE.with_name("lora.py")
+    sizes = {"layers": 2, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn": 512, "vocab": 1000}
+    return api.read_inputs(example, params={**sizes, "seq_len": 128})
+
+
+def test_a_4_bit_base_is_multiplied_in_what_the_device_has(adapters: Inputs) -> None:
+    """`--frozen-precision nf4 --on T4` ended in "T4 has no bf16-amp units"."""
+    assert api.fits(adapters, "T4", frozen_precision="nf4").precision == "fp16-amp"
+    assert api.fits(adapters, "A10G", frozen_precision="nf4").precision == "bf16-amp"
+    with pytest.raises(UsageError, match="for which T4 has no units") as refused:
+        api.fits(adapters, "T4", frozen_precision="bf16")
+    assert "--frozen-precision nf4" in (refused.value.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("on", "said"),
+    [
+        ("GH200-96GB:8", "this is the memory of each of 8: machines that are sold have 1 GH200-96"),
+        ("RTX-4090:4", "machines that are sold have 1 RTX-4090 at most, and the network between"),
+        ("GH200-96GB", None),
+        ("A10G:1000", None),  # Machines of 8 reach each other.
+        ("H100:8", None),
+        ("Titan-RTX:4", None),  # Nobody sells it, so it is the user's own.
+    ],
+)
+def test_several_that_no_machine_joins_are_said_to_be_so(
+    adapters: Inputs, on: str, said: str | None
+) -> None:
+    """`fits --on GH200:8` said Yes, where `estimate` plans no eight of them."""
+    answer = api.fits(adapters, on, precision="fp32", frozen_precision="fp32")
+    found = [note for note in answer.notes if "the memory of each" in note]
+    assert answer.fits
+    assert found == [] if said is None else said in found[0]

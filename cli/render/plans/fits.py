@@ -81,6 +81,8 @@ def _largest(answer: FitsAnswer) -> Iterator[Text]:
     else:
         surely = " as surely as a plan should" if answer.is_doubtful else ""
         yield Text(f"Largest micro-batch that fits{surely}: {largest:,}.")
+    if not answer.smaller_fit:
+        yield Text("Not every smaller one does: what the allocator leaves unused varies.")
 
 
 def _remedies(answer: FitsAnswer) -> Iterator[Text]:

@@ -17,7 +17,7 @@ from ....catalog.vocabulary import EXPORT_TOOLS, ExportTool
 from ....planner.cost.beside_machines.data_cost import LEAST_DISK_GB, SIZED_DISKS
 from ....planner.plan.plan import Plan
 from ...frameworks import deepspeed
-from ...frameworks.accelerate import CONFIG_FILE
+from ...frameworks.accelerate import CONFIG_FILE, precision_words
 from ...frameworks.launch import launch
 from ...frameworks.shell import DEFAULT_PORT, node_script
 from ...frameworks.types import FrameworkLaunch
@@ -122,6 +122,7 @@ def _accelerate(job: ExportJob) -> Exported:
     if job.plan.nodes > 1:
         where = f" --machine_rank RANK --main_process_ip ADDRESS --main_process_port {DEFAULT_PORT}"
         each = f" on each of the {job.plan.nodes} nodes"
+    where += "".join(f" {word}" for word in precision_words(launched.job))
     start = f"{before}accelerate launch --config_file {CONFIG_FILE}{where} {job.command}"
     return Exported(
         tool="accelerate",

@@ -140,8 +140,14 @@ class ProgressLine:
             self._is_open = False
 
     def text(self, metrics: Mapping[str, Any], *, typical_s: float) -> str:
-        """Return the line."""
+        """Return the line: all of its rates are those of the typical step, as its time is.
+
+        Args:
+            metrics: of the last step.
+            typical_s: median time of the newest steps.
+        """
         left_s = (self._steps - metrics["step"]) * typical_s
+        pace = metrics.get("step_time_s", typical_s) / typical_s
         parts = [f"step {metrics['step']:,}/{self._steps:,}"]
         if metrics.get("loss") is not None:
             parts.append(f"loss {metrics['loss']:.4g}")
@@ -151,11 +157,11 @@ class ProgressLine:
         parts.append(timing)
         for key, unit in (("tokens_per_s", "tokens/s"), ("samples_per_s", "samples/s")):
             if metrics.get(key) is not None:
-                rate = metrics[key]
+                rate = metrics[key] * pace
                 parts.append(f"{rate:,.0f} {unit}" if rate >= 100 else f"{rate:.3g} {unit}")
                 break
         if metrics.get("mfu") is not None:
-            parts.append(f"MFU {metrics['mfu']:.1%}")
+            parts.append(f"MFU {metrics['mfu'] * pace:.1%}")
         if metrics.get("usd") is not None:
             parts.append(f"${metrics['usd']:,.2f}")
         parts.append(f"{duration(left_s)} left")

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from ....catalog.text.quantity import format_part
 from ....profiles.profile import CATEGORIES, MemoryStream, Profile, Segment, StepTrace
+from .inner_reruns import flops_of_inner_reruns
 
 ACTIVATIONS = CATEGORIES.index("activations")
 
@@ -45,11 +46,14 @@ def own_recompute(profile: Profile) -> OwnRecompute | None:
     step = profile.steps[0]
     phases = [step.segments[number].phase for number in step.schedule]
     again = {step.forward_of[i] for i, phase in enumerate(phases) if phase == "recompute"}
+    inside = flops_of_inner_reruns(step)
+    again |= {step.forward_of[i] for i in inside}
     if not again:
         return None
     run = [step.segments[number] for number in step.schedule]
     flops = [sum(kernel.flops.at(1) for kernel in segment.kernels) for segment in run]
     reruns = sum(one for one, phase in zip(flops, phases, strict=True) if phase == "recompute")
+    reruns += sum(inside.values())
     blocks = sum(one.block is not None and one.phase == "forward" for one in run)
     return OwnRecompute(again=len(again), blocks=blocks, flops_share=reruns / (sum(flops) or 1))
 
@@ -69,10 +73,13 @@ def without_own_recompute(profile: Profile) -> Profile | None:
     """Return the profile as it would be without the checkpoints of its file.
 
     None where what they keep cannot be told from the trace: where what runs again is not a part of
-    the forward pass as it ran first, as under a policy that keeps some products.
+    the forward pass as it ran first, as under a policy that keeps some products; and where it runs
+    inside of a block's backward pass.
     """
     if own_recompute(profile) is None:
         return profile
+    if any(flops_of_inner_reruns(step) for step in profile.steps):
+        return None
     steps = [_without(step) for step in profile.steps]
     if any(step is None for step in steps):
         return None

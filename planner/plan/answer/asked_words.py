@@ -98,7 +98,7 @@ def _work(asked: AskedQuestion) -> Iterator[str]:
     work = asked.work
     if work.kind == "epochs":
         epochs = "epoch" if work.amount == 1 else "epochs"
-        yield f"{work.amount:g} {epochs} of {format_count(work.dataset_size or 0)} samples"
+        yield f"{work.amount:,.10g} {epochs} of {format_count(work.dataset_size or 0)} samples"
     elif work.kind is not None and work.amount is not None:
         amount = f"{work.amount:,.0f}" if work.kind == "steps" else format_count(work.amount)
         yield f"{amount} {work.kind.removesuffix('s') if work.amount == 1 else work.kind}"

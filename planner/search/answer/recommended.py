@@ -199,7 +199,7 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
     return Recommended(
         id=plan.id,
         position=plan.position,
-        reason=_reason(plan, cheapest, gap),
+        reason=_reason(plan, cheapest, gap, money),
         gap_to_cheapest=gap,
     )
 
@@ -262,7 +262,7 @@ def _surer(lightest: Plan, priced: Sequence[Plan], money: Money) -> Plan:
     return min(sure, key=lambda one: weight(one, money), default=lightest)
 
 
-def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
+def _reason(plan: Plan, cheapest: Plan, gap: float, money: Money) -> str:
     assert plan.whole_job is not None and cheapest.whole_job is not None
     parts = []
     if plan.run is not None and plan.run.limited_by is not None:
@@ -271,7 +271,7 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     elif plan.id == cheapest.id:
         parts.append("the cheapest worth renting; none faster is worth its price")
     else:
-        parts.append(_against(plan, cheapest, gap))
+        parts.append(_against(plan, cheapest, gap, money))
     return _with_doubts(plan, parts)
 
 
@@ -333,9 +333,9 @@ def _surely_trained(plan: Plan) -> Iterator[str]:
         yield f"9 times in 10 {limit} is enough for {format_count(surely)} {unit}"
 
 
-def _against(plan: Plan, cheapest: Plan, gap: float) -> str:
+def _against(plan: Plan, cheapest: Plan, gap: float, money: Money) -> str:
     """Return what a plan costs and has beside the cheapest; in dollars where it is twice that."""
-    advantage = _advantage(plan, cheapest)
+    advantage = _advantage(plan, cheapest, money)
     if gap < ALIKE:
         return f"costs what the cheapest does, {advantage}"
     if gap < 1:
@@ -354,13 +354,17 @@ def _takes(hours: float) -> str:
     return f"{hours:.0f} h" if hours < 2 * HOURS_PER_DAY else f"{hours / HOURS_PER_DAY:.0f} days"
 
 
-def _advantage(plan: Plan, cheapest: Plan) -> str:
+def _advantage(plan: Plan, cheapest: Plan, money: Money) -> str:
     """Return what a plan has before the cheapest, each of which may make it the lighter."""
     assert plan.whole_job is not None and cheapest.whole_job is not None
     ratio = cheapest.whole_job.hours / plan.whole_job.hours
     if ratio >= 1.1:
         times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
-        return "twice as fast" if 1.9 <= ratio <= 2.1 else f"{times} times as fast"
+        faster = "twice as fast" if 1.9 <= ratio <= 2.1 else f"{times} times as fast"
+        # Minutes saved are not what makes it the lighter where the build of torch alone does.
+        usual = cheapest.model_copy(update={"needs_build": None})
+        by_build = plan.needs_build is None and weight(usual, money) < weight(plan, money)
+        return f"runs with the torch that pip brings, {faster}" if by_build else faster
     if cheapest.usually_reserved and not plan.usually_reserved:
         return "usually had without a reservation"
     if keeps_limits(plan) > keeps_limits(cheapest) + SURER:

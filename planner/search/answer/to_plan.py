@@ -9,6 +9,7 @@ from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
 from ...goodput.expected_run import mean_training_s
 from ...offload.host_memory import ordered
+from ...parallelism.fsdp import gathered_parameters
 from ...plan.ids import plan_id
 from ...plan.plan import Plan
 from ...plan.question import Question
@@ -79,6 +80,7 @@ def _stated(
         hfu=prediction.hfu,
         bandwidth_share=prediction.bandwidth_share,
         p_oom=prediction.p_oom,
+        gathered_parameters=gathered_parameters(profile, setup.layout),
         samples_per_s=rates.samples_per_s,
         tokens_per_s=rates.tokens_per_s,
         usd_per_hour=rates.usd_per_hour,

@@ -269,3 +269,14 @@ def test_whatever_is_in_the_file_it_loads_or_is_one_message(tmp_path, cut, junk,
     except UsageError as error:
         assert f"mine{suffix}" in error.message
         assert "\n" not in error.message
+
+
+def test_a_device_alone_is_enough_to_ask_what_fits_on_it_and_to_calibrate_it(tmp_path):
+    """`calibrate --name MY-CPU --offers mine.yaml` wanted an offer of it."""
+    described = (
+        "accelerators:\n  - name: MY-CPU\n    vendor: ACME\n    memory_gib: 8\n"
+        "    memory_bandwidth_gb_per_s: 20\n    fp32_tflops: 0.1\n"
+    )
+    catalogue = load(tmp_path, described)
+    assert catalogue.accelerators["MY-CPU"].peak_flops["fp32"] == pytest.approx(1e11)
+    assert not [offer for offer in catalogue.offers if offer.is_user]

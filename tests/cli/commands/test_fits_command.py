@@ -101,6 +101,13 @@ def test_a_micro_batch_that_only_likely_fits_is_not_called_sure() -> None:
     assert "Largest micro-batch" not in text
 
 
+def test_that_smaller_ones_may_not_fit_is_said() -> None:
+    uneven = to_text(render_fits(make_answer(fits=True, smaller_fit=False), width=80), colour=False)
+    assert "that fits: 6.\nNot every smaller one does: what the allocator leaves" in uneven
+    even = to_text(render_fits(make_answer(fits=True), width=80), colour=False)
+    assert "smaller" not in even
+
+
 def test_when_nothing_helps_it_says_so() -> None:
     answer = make_answer(fits=False, remedies=(), largest_micro_batch=None)
     text = to_text(render_fits(answer, width=100), colour=False)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from answers import make_plan
 
+from gpuplan.launcher.frameworks.accelerate import MIXED_PRECISION
 from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.words import Fact, fill
 from gpuplan.planner.plan.plan import Plan
@@ -88,11 +89,51 @@ def test_accelerate_reads_what_a_plan_becomes(layout: str, precision: str, tmp_p
     assert arguments.num_processes == plan.accelerators
     assert arguments.num_machines == plan.nodes
     expected = {"fp32": "no", "fp16-amp": "fp16", "bf16-amp": "bf16", "fp8": "fp8"}
-    assert arguments.mixed_precision == expected[precision]
+    # DeepSpeed's own settings say the others.
+    own = kinds[plan.layout.zero_stage] == "DEEPSPEED" and precision != "fp8"
+    assert arguments.mixed_precision == ("no" if own else expected[precision])
     assert arguments.dynamo_backend == "INDUCTOR"
     assert arguments.main_process_port == 29500
     if plan.nodes > 1:
         assert (arguments.machine_rank, arguments.main_process_ip) == (1, "10.0.0.1")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16-amp", "bf16-amp", "fp8"])
+@pytest.mark.parametrize("layout", ["dp8.zero1", "fsdp8"])
+def test_accelerate_takes_deepspeed_s_settings_from_its_own_file(
+    layout: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from accelerate.utils import DeepSpeedPlugin
+    from accelerate.utils.launch import prepare_deepspeed_cmd_env
+
+    plan = plan_of(
+        layout,
+        precision=precision,
+        offload=layout == "fsdp8",
+        offloaded=("optimizer",) if layout == "fsdp8" else (),
+        gathered_parameters=486_000_000 if layout == "fsdp8" else None,
+    )
+    arguments, defaults = read_by_accelerate(plan, tmp_path)
+    assert arguments.use_deepspeed
+    # As `accelerate launch` does it.
+    arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
+    arguments.mixed_precision = "no" if precision == "fp8" else arguments.mixed_precision
+    _, environment = prepare_deepspeed_cmd_env(arguments)
+    for name, value in environment.items():
+        if name.startswith("ACCELERATE_"):
+            monkeypatch.setenv(name, value)
+    plugin = DeepSpeedPlugin()
+    plugin.set_mixed_precision(MIXED_PRECISION[precision])
+    read = plugin.deepspeed_config
+    zero = read["zero_optimization"]
+    assert (zero["stage"], zero["reduce_bucket_size"]) == (plan.layout.zero_stage, 50_000_000)
+    assert read["train_micro_batch_size_per_gpu"] == plan.micro_batch
+    assert read["gradient_accumulation_steps"] == plan.grad_accum
+    assert read["bf16"]["enabled"] == (precision in ("bf16-amp", "fp8"))
+    assert read["fp16"]["enabled"] == (precision == "fp16-amp")
+    if layout == "fsdp8":
+        assert zero["stage3_max_live_parameters"] == 486_000_000
+        assert plugin.offload_optimizer_device == "cpu"
 
 
 @pytest.mark.parametrize(

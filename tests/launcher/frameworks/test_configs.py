@@ -37,6 +37,12 @@ def accelerate(layout: str, **changes: Any) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
+def zero_of(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the block on ZeRO of DeepSpeed's own settings in an accelerate.yaml."""
+    own = json.loads(config["deepspeed_config"]["deepspeed_config_file"])
+    return own["zero_optimization"]
+
+
 @pytest.mark.parametrize(
     ("layout", "zero"),
     [
@@ -51,6 +57,19 @@ def test_deepspeed_reduces_as_the_plan_counts_it(layout: str, zero: dict[str, An
     """By default it holds buckets of 1 to 2 GB, and ZeRO-1 and 2 reduce after the backward pass."""
     bucket = {"reduce_bucket_size": 50_000_000} if zero["stage"] else {}
     assert deepspeed(layout)["zero_optimization"] == zero | bucket
+
+
+def test_deepspeed_gathers_as_much_as_the_plan_counts() -> None:
+    """By default a billion parameters, so that an 8B on eight ranks took 1 GB more than priced."""
+    zero = deepspeed("fsdp8", gathered_parameters=486_000_000)["zero_optimization"]
+    assert zero["stage3_max_live_parameters"] == 486_000_000
+    assert zero["stage3_max_reuse_distance"] == 486_000_000
+    large = deepspeed("fsdp8", gathered_parameters=3_000_000_000)["zero_optimization"]
+    assert large["stage3_max_live_parameters"] == 10**9, "its own default, which is less"
+    told = launched("deepspeed", "fsdp8", gathered_parameters=486_000_000).notes
+    assert not any("stage3_max" in note for note in told)
+    # A plan of a version that did not say how many.
+    assert any("stage3_max" in note for note in launched("deepspeed", "fsdp8").notes)
 
 
 @pytest.mark.parametrize(("layout", "stage"), [("dp8", 0), ("dp8.zero1", 1), ("fsdp8", 3)])
@@ -112,6 +131,25 @@ def test_accelerate_takes_the_library_that_has_the_stage(layout: str, kind: str)
         assert gathered_again == (layout == "fsdp8")
 
 
+def test_accelerate_gives_deepspeed_the_settings_of_the_plan() -> None:
+    """Its own fields leave buckets of 1 to 2 GB, and reduce after the backward pass."""
+    config = accelerate("dp8.zero1", micro_batch=3, grad_accum=5)
+    own = json.loads(config["deepspeed_config"]["deepspeed_config_file"])
+    assert own == deepspeed("dp8.zero1", micro_batch=3, grad_accum=5)
+    assert zero_of(config)["reduce_bucket_size"] == 50_000_000 and own["bf16"]["enabled"]
+    # Beside such a file accelerate refuses each of these.
+    refused = {"zero_stage", "gradient_accumulation_steps", "mixed_precision"}
+    assert not refused & (config.keys() | config["deepspeed_config"].keys())
+
+
+def test_accelerate_is_told_of_fp8_beside_deepspeed_by_an_option() -> None:
+    (way,) = launched("accelerate", "dp8.zero1", precision="fp8").ways
+    assert ("--mixed_precision", "fp8") in zip(way.arguments, way.arguments[1:], strict=False)
+    for layout, precision in [("fsdp8", "fp8"), ("dp8.zero1", "bf16-amp")]:
+        (way,) = launched("accelerate", layout, precision=precision).ways
+        assert "--mixed_precision" not in way.arguments
+
+
 def test_accelerate_spells_a_hybrid_mesh_out() -> None:
     sizes = accelerate("hsdp2x8")["parallelism_config"]
     assert sizes == {
@@ -141,8 +179,8 @@ def test_accelerate_takes_recompute_compile_offload_and_precision() -> None:
     assert config["mixed_precision"] == "fp8"
     config = accelerate("fsdp8", offload=True, offloaded=("optimizer",))
     assert config["distributed_type"] == "DEEPSPEED"
-    assert config["deepspeed_config"]["offload_optimizer_device"] == "cpu"
-    assert config["deepspeed_config"]["offload_param_device"] == "none"
+    assert zero_of(config)["offload_optimizer"]["device"] == "cpu"
+    assert "offload_param" not in zero_of(config)
 
 
 def test_accelerate_says_that_processors_get_plain_data_parallel() -> None:
@@ -312,3 +350,13 @@ def test_deepspeed_is_told_which_blocks_run_again() -> None:
     assert "wrap the first 10 blocks (not the others) with deepspeed.checkpointing" in some
     assert "wrap every block with" in notes("deepspeed", "fsdp8", recompute="full")
     assert "deepspeed.checkpointing" not in notes("deepspeed", "fsdp8")
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("bf16-amp", "torch.bfloat16"), ("fp16-amp", "torch.float16")]
+)
+def test_a_4_bit_base_is_multiplied_in_the_dtype_of_the_plan(precision: str, dtype: str) -> None:
+    """A plan for a T4, in fp16, asked for bfloat16, which a T4 has not."""
+    plan = make_plan(layout="dp8", precision=precision, frozen_precision="nf4")
+    note = "\n".join(launch(plan, "train.py", "torchrun").notes)
+    assert f"bnb_4bit_compute_dtype={dtype})" in note

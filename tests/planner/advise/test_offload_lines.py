@@ -8,7 +8,7 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.changes import proposals
 from gpuplan.planner.advise.offload_lines import offload_lines
-from gpuplan.planner.advise.snippets import FROZEN_LINES
+from gpuplan.planner.advise.snippets import frozen_lines
 from gpuplan.planner.advise.today.todays_setting import setting_of
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Question
@@ -56,6 +56,10 @@ def test_no_change_is_an_option_of_gpuplan_alone(
 
 
 def test_four_bits_are_told_for_plain_torch_and_for_transformers() -> None:
-    code = [line for line in FROZEN_LINES["nf4"] if not line.startswith("#")]
+    lines = frozen_lines("nf4", "bf16-amp")
+    code = [line for line in lines if not line.startswith("#")]
     assert code[0].startswith("bitsandbytes.nn.Linear4bit(")
     assert code[1].startswith("BitsAndBytesConfig(load_in_4bit=True")
+    assert all("torch.bfloat16" in code[at] for at in (0, 2))
+    under_fp16 = "\n".join(frozen_lines("nf4", "fp16-amp"))
+    assert under_fp16.count("torch.float16") == 2 and "bfloat16" not in under_fp16

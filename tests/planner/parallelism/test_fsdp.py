@@ -15,8 +15,11 @@ from gpuplan.planner.parallelism.fsdp import (
     Unit,
     buffer_bytes,
     collective_calls,
+    gathered_parameters,
+    units_of,
 )
-from gpuplan.profiles.profile import ParameterTensor
+from gpuplan.planner.plan.layout import parse_layout
+from gpuplan.profiles.profile import ParameterTensor, Profile
 
 GOLDEN = sorted((Path(__file__).parent / "fsdp_golden").glob("*-reshard.json"))
 KINDS = {
@@ -93,3 +96,12 @@ def test_sharded_state(path: Path) -> None:
     elements = block.count * block.padded(shard) + root.padded(shard)
     assert 4 * elements // shard == golden["persistent_bytes"]["parameters"]
     assert 4 * elements // shard == golden["persistent_bytes"]["gradients"]
+
+
+def test_gathered_at_most_are_the_root_and_two_blocks(small_decoder: Profile) -> None:
+    block, root = units_of(small_decoder)
+    eight = gathered_parameters(small_decoder, parse_layout("fsdp8"))
+    assert eight == root.padded(8) + 2 * block.padded(8) < small_decoder.parameters
+    assert gathered_parameters(small_decoder, parse_layout("hsdp2x4")) is not None
+    for layout in ("dp8", "dp8.zero1", "dp8.zero2", "fsdp1"):
+        assert gathered_parameters(small_decoder, parse_layout(layout)) is None

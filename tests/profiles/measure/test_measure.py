@@ -106,6 +106,17 @@ def test_too_much_is_answered_with_what_fits(write: Callable[[str], Path]) -> No
 
 
 @pytest.mark.slow
+def test_a_step_that_fails_in_16_bit_layers_is_measured(write: Callable[[str], Path]) -> None:
+    """It was an error to correct, of a file that trains and that `estimate` plans."""
+    product = "(torch.randn(4, 32) @ model[0].weight.T).mean() + model(*batch)"
+    floats = MODEL.replace("model(*batch)", product)
+    spec = parse_model_spec(str(write(floats)))
+    found = measure(spec, MeasureRequest(device="cpu", steps=1), use_cache=False)
+    assert found.measured.step_time.median_s > 0
+    assert set(found.numerics()) == {"amp16", "fp32"}
+    assert any("16-bit layers" in note for note in found.notes)
+
+
 def test_a_model_that_raises_is_one_error_with_its_line(write: Callable[[str], Path]) -> None:
     file = write(MODEL.replace("return model(*batch)", "return missing(*batch)"))
     with pytest.raises(UserFileError, match=r"model.py:\d+, in compute_loss: NameError"):

@@ -133,6 +133,15 @@ def test_the_line_puts_the_prediction_beside_what_was_measured(tmp_path: Path) -
     )
 
 
+def test_the_rates_of_the_line_are_those_of_the_time_beside_them(tmp_path: Path) -> None:
+    """After one slow step it said "500 ms a step" and the rate of a step of two seconds."""
+    line = ProgressLine(job(tmp_path), io.StringIO())
+    slow = {"step": 40, **throughput().of(2.0, 60.0), "step_time_s": 2.0}
+    usual = {"step": 40, **throughput().of(0.5, 60.0), "step_time_s": 0.5}
+    assert line.text(slow, typical_s=0.5) == line.text(usual, typical_s=0.5)
+    assert "500 ms a step · 64,000 tokens/s" in line.text(slow, typical_s=0.5)
+
+
 def test_the_line_leaves_out_what_is_not_known(tmp_path: Path) -> None:
     told = {"step": 100, "loss": None, "tokens_per_s": None, "samples_per_s": 3.14159}
     line = ProgressLine(job(tmp_path), io.StringIO())

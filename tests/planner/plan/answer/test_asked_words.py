@@ -58,3 +58,14 @@ def test_one_of_a_kind_is_not_several(kind: str, item: str) -> None:
     assert asked is not None
     work = asked.work.model_copy(update={"kind": kind, "amount": 1, "dataset_size": 5})
     assert work_items(asked.model_copy(update={"work": work}), None)[0] == item
+
+
+@pytest.mark.parametrize(
+    ("epochs", "item"),
+    [(1000, "1,000 epochs of 5 samples"), (2_000_000, "2,000,000 epochs of 5 samples")],
+)
+def test_many_epochs_are_told_as_other_numbers_are(epochs: float, item: str) -> None:
+    asked = make_ranked_estimate().question
+    assert asked is not None
+    work = asked.work.model_copy(update={"kind": "epochs", "amount": epochs, "dataset_size": 5})
+    assert work_items(asked.model_copy(update={"work": work}), None)[0] == item

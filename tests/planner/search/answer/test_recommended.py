@@ -74,6 +74,17 @@ def test_another_build_of_torch_must_be_worth_the_quarter_of_an_hour_it_takes() 
     assert reason.startswith("40 % above the cheapest, runs with the torch that pip brings; ")
 
 
+def test_the_build_of_torch_is_named_where_speed_alone_would_not_be_worth_its_price() -> None:
+    """ "1.1 times as fast, for $0.33 more than the cheapest" was no reason to pay four times."""
+    other = plan(0.1, 0.9, needs_build="other")
+    best, reason = chosen(other, plan(0.43, 0.7, position=2))
+    assert best.position == 2
+    assert reason.startswith("runs with the torch that pip brings, 1.2 times as fast, for $0.3")
+    slow = plan(18, 130.0, needs_build="other")
+    _, reason = chosen(slow, plan(68, 4.0, position=2))
+    assert reason.startswith("31 times as fast, for $50 more"), "worth it with any torch"
+
+
 def test_a_cheapest_plan_of_minutes_is_told_in_minutes() -> None:
     best, reason = chosen(plan(0.05, 0.3, needs_build="other"), plan(0.2, 0.29, position=2))
     assert best.position == 2
