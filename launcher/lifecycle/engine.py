@@ -43,6 +43,10 @@ class LostTouchError(NoEngineError):
     """
 
 
+class LostMachineError(EngineError):
+    """The connection to a machine broke off, or none was made: another try may succeed."""
+
+
 class NoAccessError(EngineError):
     """No cloud is enabled, or not the one that is asked for."""
 
@@ -184,11 +188,19 @@ class Engine(Protocol):
         ...
 
     def execute(self, cluster: str, command: str) -> None:
-        """Run a shell command on the first node, beside the job; return when it is done."""
+        """Run a shell command on the first node, beside the job; return when it is done.
+
+        Raises:
+            LostMachineError: the connection broke off.
+        """
         ...
 
-    def copy_back(self, cluster: str, source: str, target: Path) -> None:
-        """Copy a folder of the first node into a local one."""
+    def copy_back(self, cluster: str, source: str, target: Path) -> bool:
+        """Copy a folder of the first node into a local one; return whether there is one.
+
+        Raises:
+            LostMachineError: the connection broke off.
+        """
         ...
 
     def cancel(self, cluster: str, job_id: int) -> None:

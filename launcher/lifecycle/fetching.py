@@ -11,19 +11,23 @@ from .engine import EngineError, EngineJob
 from .machines import advance, with_times
 
 
-def bring_results(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> None:
-    """Bring the results of a job that has ended into their folder here.
+def bring_results(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> bool:
+    """Bring the results of a job that has ended into their folder here; return whether it left any.
+
+    A job whose set-up failed has none.
 
     Raises:
         EngineError: they could not be; it says until when they can.
     """
     assert record.fetch is not None
     try:
-        context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
+        has_any = context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
     except EngineError as error:
         text = _until(context, record, job)
         raise type(error)(f"{error.message} {text}", fix=error.fix) from None
-    advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
+    what = f"results brought to {record.fetch}" if has_any else "it left no results to bring"
+    advance(context, record, lambda one: one.with_last(are_results_here=has_any), what=what)
+    return has_any
 
 
 def _until(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> str:

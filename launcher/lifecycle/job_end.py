@@ -60,16 +60,16 @@ class JobEnd:
         """Return what the guard ended it for, in a word."""
         return None if self.word is None else self.word.why
 
-    def outcome(self, *, is_fetched: bool, is_told: bool) -> tuple[Outcome, str]:
+    def outcome(self, *, has_left: bool | None, is_told: bool) -> tuple[Outcome, str]:
         """Return how it ended, and one sentence on it.
 
         Args:
-            is_fetched: whether its results were fetched, where they are to be.
+            has_left: whether it had results to fetch; None where they were not fetched.
             is_told: whether it was told to stop.
         """
         outcome, why = self._said(is_told=is_told)
-        if self.record.fetch is not None and not is_fetched:
-            why += "; its results were not brought here"
+        if self.record.fetch is not None and not has_left:
+            why += "; it left no results" if has_left is False else "; its results were not brought"
         if lacks_results(self.log):
             outcome = "failed" if outcome == "succeeded" else outcome
             why += (

@@ -288,10 +288,11 @@ def settle(
     job = with_times(context, record, job) if word is None else job
     if run is not None:
         context.keep_run(record, run)
+    has_left = None
     if record.fetch is not None and is_fetched:
-        bring_results(context, record, job)
+        has_left = bring_results(context, record, job)
     ended = JobEnd(record=record, job=job, log=log, word=word)
-    outcome, why = ended.outcome(is_fetched=is_fetched, is_told=is_told)
+    outcome, why = ended.outcome(has_left=has_left, is_told=is_told)
     record = _tear_down_seen(context, record, job, outcome, ended.guard_why)
     facts = replace(ended, record=record).facts(now=context.now_of(record), tell=context.tell)
     return end(context, record, outcome, why, **facts)
@@ -352,6 +353,8 @@ def end(
             if ended_at is None and last.began_at is not None:
                 ended_at = max(now, last.began_at)
             facts = {"ended_at": ended_at, "outcome": outcome, "is_bound": is_bound, **changes}
+            if one.fetch is not None and last.are_results_here is None:
+                facts["are_results_here"] = False
             one = one.with_last(**facts)
         return one.model_copy(update={"state": "ended", "outcome": outcome, "why": why})
 

@@ -8,7 +8,6 @@ to be gone only after its status was refreshed.
 from __future__ import annotations
 
 import io
-import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from ..lifecycle.engine import (
     Past,
 )
 from ..store.launch_record import EngineAddress
-from . import home
+from . import home, over_ssh
 from .address import address_here
 from .errors import NothingThereError, explained
 from .reservations import read_sky_config
@@ -154,15 +153,16 @@ class SkyEngine:
     def execute(self, cluster: str, command: str) -> None:
         """Run a shell command on the first node, beside the job."""
         # A job of its own would wait behind those of SkyPilot, on machines that are busy.
-        done = self._over_ssh(cluster, ["ssh", "-o", "BatchMode=yes", cluster, command])
-        if done.returncode != 0:
-            raise EngineError(
-                f"{cluster} did not do as it was told: {done.stderr.strip()[-300:]}",
-                fix=f"look whether `ssh {cluster}` works, then try again.",
-            )
+        self._make_reachable(cluster)
+        over_ssh.tell(cluster, command)
 
-    def copy_back(self, cluster: str, source: str, target: Path) -> None:
-        """Bring what is in a folder of the first node into a local one."""
+    def copy_back(self, cluster: str, source: str, target: Path) -> bool:
+        """Bring what is in a folder of the first node into a local one; return whether it is there.
+
+        Raises:
+            LostMachineError: the connection broke off.
+            EngineError: it could not be brought.
+        """
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -171,14 +171,8 @@ class SkyEngine:
                 fix="the machines are still there: make that folder writable and try again, or"
                 f" take the results with `rsync -a {cluster}:{source}/ FOLDER/`.",
             ) from None
-        line = ["rsync", "-a", "--partial", f"{cluster}:{source.rstrip('/')}/", f"{target}/"]
-        done = self._over_ssh(cluster, line)
-        if done.returncode != 0:
-            raise EngineError(
-                f"The results could not be brought from {cluster}: {done.stderr.strip()[-300:]}",
-                fix="the machines are still there: try again, or take them with"
-                f" `rsync -a {cluster}:{source}/ FOLDER/`.",
-            )
+        self._make_reachable(cluster)
+        return over_ssh.bring(cluster, source, target)
 
     def cancel(self, cluster: str, job_id: int) -> None:
         """End a job."""
@@ -226,20 +220,12 @@ class SkyEngine:
             request = self._sky.jobs.cancel(job_ids=[job_id], graceful=gracefully)
             self._sky.get(request)
 
-    def _over_ssh(self, cluster: str, line: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command of this machine that reaches a cluster by its name."""
+    def _make_reachable(self, cluster: str) -> None:
+        """Let `ssh CLUSTER` reach its first node from this machine."""
         sky_command: Any = import_module("sky.client.cli.command")
         with self._explained():
-            # SkyPilot's own way to make `ssh CLUSTER` work; its SDK has none.
+            # SkyPilot's own way to make that work; its SDK has none.
             sky_command._get_cluster_records_and_set_ssh_config([cluster])
-        try:
-            return subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        except FileNotFoundError:
-            raise EngineError(
-                f"{line[0]} is not installed here, and it is what reaches the machines.",
-                fix=f"install {line[0]} (on Debian: apt-get install rsync openssh-client), then try"
-                " again.",
-            ) from None
 
     def _task(self, path: Path, secrets: Mapping[str, str]) -> Any:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))

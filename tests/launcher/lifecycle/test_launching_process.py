@@ -1,8 +1,8 @@
-"""Whether the command that launched a run lives, and what is not done to its launch while it does."""
+"""Whether the command that launched a run lives, and what is not done to it while it does."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,6 @@ from gpuplan.launcher.lifecycle.transitions import begin
 from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 from gpuplan.launcher.uptime import Uptime, uptime
-
-needs_boot_id = pytest.mark.skipif(uptime() is None, reason="the system names no start of its own")
 
 
 @pytest.fixture
@@ -68,10 +66,14 @@ def gone(_pid: int, _number: int) -> None:
     raise ProcessLookupError
 
 
-@needs_boot_id
 def test_a_process_that_began_after_the_launch_is_another(
-    tmp_path: Path, context: LaunchContext, engine: FakeEngine, other: int
+    tmp_path: Path,
+    context: LaunchContext,
+    engine: FakeEngine,
+    other: int,
+    require: Callable[[str, str], None],
 ) -> None:
+    require("linux", "it names every start of the machine")
     begun = begin(context, make_record(tmp_path, engine.clock), SpendingLimits(), spot=False)
     here = uptime()
     assert here is not None
