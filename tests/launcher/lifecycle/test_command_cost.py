@@ -65,6 +65,13 @@ def test_a_job_that_the_engine_began_again_is_not_known(
     assert command_usd(at_36(tmp_path, managed=True), job, word) == usd
 
 
+def test_what_a_bill_is_rounded_up_by_is_not_of_the_command(tmp_path: Path) -> None:
+    word = word_in_log(line(**{**AN_HOUR, "seen_at_s": 2800.0, "command_s": 900.0}))
+    assert word is not None
+    at_rate = word.model_copy(update={"usd_per_hour": Decimal(36)})
+    assert command_usd(at_36(tmp_path, managed=True), JOB, at_rate) == 9
+
+
 @pytest.mark.parametrize(("recoveries", "usd"), [(0, "36.30"), (2, "36.90")])
 def test_machines_of_a_managed_job_cost_until_they_are_gone(
     tmp_path: Path, recoveries: int, usd: str
