@@ -19,6 +19,8 @@ from .guard_report import (
 )
 from .machines import Changes
 
+SIGNAL = "signal"
+"""The guard's word for an end that came from outside."""
 UNASKED = "no machine was ever asked for, and SkyPilot's controller alone is counted"
 
 
@@ -96,6 +98,9 @@ class JobEnd:
         }
 
     def _said(self, *, is_told: bool) -> tuple[Outcome, str]:
+        if self.word is not None and self.word.why == SIGNAL and self.job.status == "cancelled":
+            # Its guard cannot tell who sent the signal, and the engine can.
+            return "stopped", "the job was cancelled"
         if self.word is not None:
             return self.word.outcome, self.word.text
         if self.job.status == "succeeded" and is_told:
