@@ -111,6 +111,8 @@ class EngineJob:
     """The engine's message about a failure."""
     is_ending: bool = False
     """Whether it was cancelled, and the engine still tears down its machines."""
+    may_leave_machines: bool = False
+    """Whether it ended by a fault of the engine, which may have left its machines on."""
     is_unasked: bool = False
     """Whether it is known that machines were never asked for, until now, for a managed job."""
 

@@ -72,6 +72,11 @@ class JobEnd:
         outcome, why = self._said(is_told=is_told)
         if self.record.fetch is not None and not has_left:
             why += "; it left no results" if has_left is False else "; its results were not brought"
+        if self.job.may_leave_machines:
+            why += (
+                "; SkyPilot's controller failed, which may have left its machines on: look with"
+                " `gpuplan reconcile` and in the console of their cloud"
+            )
         if lacks_results(self.log):
             outcome = "failed" if outcome == "succeeded" else outcome
             why += (

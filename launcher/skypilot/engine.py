@@ -30,14 +30,14 @@ from ..lifecycle.engine import (
 from ..store.launch_record import EngineAddress
 from . import home, over_ssh
 from .address import address_here
-from .errors import NothingThereError, explained
+from .errors import NothingThereError, explained, understood
 from .reservations import read_sky_config
 from .rows import (
     JOB_CODE,
     REQUEST_STATUS,
     cluster_of,
     is_launch,
-    job_status,
+    job_of,
     managed_jobs_of,
     moment,
     past_of,
@@ -90,17 +90,18 @@ class SkyEngine:
         """Return the launches of a name that were asked for, newest first."""
         with self._explained():
             found = self._sky.api_status(all_status=True, limit=None)
-        # A managed job has no cluster of its own yet, but its name is in what was asked.
-        rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
-        requests = [
-            EngineRequest(
-                request_id=one.request_id,
-                status=REQUEST_STATUS.get(one.status, "running"),
-                asked_at=datetime.fromtimestamp(one.created_at, UTC),
-                ended_at=moment(getattr(one, "finished_at", None)),
-            )
-            for one in rows
-        ]
+        with understood():
+            # A managed job has no cluster of its own yet, but its name is in what was asked.
+            rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
+            requests = [
+                EngineRequest(
+                    request_id=one.request_id,
+                    status=REQUEST_STATUS.get(one.status, "running"),
+                    asked_at=datetime.fromtimestamp(one.created_at, UTC),
+                    ended_at=moment(getattr(one, "finished_at", None)),
+                )
+                for one in rows
+            ]
         return sorted(requests, key=lambda one: one.asked_at, reverse=True)
 
     def cancel_request(self, request_id: str) -> None:
@@ -121,23 +122,16 @@ class SkyEngine:
         """Return the clusters of a name that are gone, newest first, of the last 30 days."""
         with self._explained():
             rows = self._sky.get(self._sky.cost_report())
-        found = [past_of(row) for row in rows if row["name"] == name and row["status"] is None]
+        with understood():
+            found = [past_of(row) for row in rows if row["name"] == name and row["status"] is None]
         return sorted((one for one in found if one), key=lambda one: one.ended_at, reverse=True)
 
     def jobs(self, cluster: str) -> list[EngineJob]:
         """Return the jobs of a cluster, newest first."""
         with self._explained():
             rows = self._sky.get(self._sky.queue(cluster, all_users=True))
-        jobs = [
-            EngineJob(
-                job_id=row["job_id"],
-                status=job_status(row["status"]),
-                name=row["job_name"],
-                started_at=moment(row["start_at"]),
-                ended_at=moment(row["end_at"]),
-            )
-            for row in rows
-        ]
+        with understood():
+            jobs = [job_of(row) for row in rows]
         return sorted(jobs, key=lambda job: job.job_id, reverse=True)
 
     def tail(
@@ -205,7 +199,8 @@ class SkyEngine:
                 rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
         except NothingThereError:  # Its controller cannot be started, as there is none.
             return []
-        return managed_jobs_of(rows)
+        with understood():
+            return managed_jobs_of(rows)
 
     def tail_managed(self, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
         """Write the log of such a job."""
@@ -246,7 +241,8 @@ class SkyEngine:
         mode = modes.FORCE if refresh else modes.NONE
         with self._explained():
             rows = self._sky.get(self._sky.status(names, refresh=mode))
-        return [cluster_of(row) for row in rows]
+        with understood():
+            return [cluster_of(row) for row in rows]
 
     def _configured(self, task: Path) -> AbstractContextManager[None]:
         """Return SkyPilot with the configuration beside a task's file: reservations to start in."""

@@ -40,6 +40,8 @@ JOB_STATUS: Mapping[str, JobStatus] = {
     "CANCELLING": "running",
 }
 """What is not here waits, or has failed where its name says so."""
+CONTROLLER_FAILED = "FAILED_CONTROLLER"
+"""Of a managed job whose controller ended by a fault of its own (sky/jobs/state.py)."""
 JOB_CODE: Mapping[int, JobStatus] = {0: "succeeded", 100: "failed", 103: "cancelled"}
 """SkyPilot's `JobExitCode` of a job that was followed to its end."""
 
@@ -120,6 +122,17 @@ def job_status(status: Any) -> JobStatus:
     return "failed" if name.startswith("FAILED") else JOB_STATUS.get(name, "waiting")
 
 
+def job_of(row: Any) -> EngineJob:
+    """Return a job of `sky.queue`."""
+    return EngineJob(
+        job_id=int(row["job_id"]),
+        status=job_status(row["status"]),
+        name=row["job_name"],
+        started_at=moment(row["start_at"]),
+        ended_at=moment(row["end_at"]),
+    )
+
+
 def managed_jobs_of(rows: Iterable[Any]) -> list[EngineJob]:
     """Return managed jobs, newest first; SkyPilot has a row for each task of one."""
     tasks: dict[int, list[Any]] = {}
@@ -146,6 +159,7 @@ def _managed_job(rows: list[Any]) -> EngineJob:
         why=now["failure_reason"],
         is_ending=_name(now["status"]) == "CANCELLING",
         is_unasked=all(_is_unasked(row) for row in rows),
+        may_leave_machines=_name(now["status"]) == CONTROLLER_FAILED,
     )
 
 
