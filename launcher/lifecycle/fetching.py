@@ -1,10 +1,15 @@
-"""Results that are on the machines alone: brought here, and until when they can be."""
+"""What a job that has ended leaves: results that are on its machines alone, and its run record."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+from ...catalog.errors import GpuplanError
+from ..store.estimates import StoreError
 from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
 from .engine import EngineError, EngineJob
@@ -26,8 +31,18 @@ def bring_results(context: LaunchContext, record: LaunchRecord, job: EngineJob) 
         text = _until(context, record, job)
         raise type(error)(f"{error.message} {text}", fix=error.fix) from None
     what = f"results brought to {record.fetch}" if has_any else "it left no results to bring"
-    advance(context, record, lambda one: one.with_last(are_results_here=has_any), what=what)
+    # They are here, and the machines go, even where nothing can be kept: a full disk, for one.
+    with contextlib.suppress(StoreError):
+        advance(context, record, lambda one: one.with_last(are_results_here=has_any), what=what)
     return has_any
+
+
+def keep_measured(context: LaunchContext, record: LaunchRecord, run: Mapping[str, Any]) -> None:
+    """Keep what a job measured; that it cannot be kept holds up no machine."""
+    try:
+        context.keep_run(record, run)
+    except GpuplanError as error:
+        context.tell(f"what {record.run} measured could not be kept: {error.message}")
 
 
 def _until(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> str:

@@ -36,7 +36,7 @@ from .engine import (
     NoCapacityError,
     NoEngineError,
 )
-from .fetching import bring_results
+from .fetching import bring_results, keep_measured
 from .guard_report import run_in_log, word_in_log
 from .job_end import JobEnd, without_machines
 from .job_log import Copied, keep_log
@@ -287,7 +287,7 @@ def settle(
     word, run = word_in_log(log), run_in_log(log)
     job = with_times(context, record, job) if word is None else job
     if run is not None:
-        context.keep_run(record, run)
+        keep_measured(context, record, run)
     has_left = None
     if record.fetch is not None and is_fetched:
         has_left = bring_results(context, record, job)
