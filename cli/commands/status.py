@@ -13,7 +13,7 @@ from ..options.shared import Duration, GroupedCommand, option, output_options
 
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
-    from ...launcher.lifecycle.observe import Finding
+    from ...launcher.lifecycle.observing.observe import Finding
     from ...launcher.store.launch_record import LaunchRecord
 
 FORMATS = ("table", "json")

@@ -13,8 +13,8 @@ from typing import TextIO
 
 from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
-from .elsewhere import ElsewhereError
 from .engine import EngineError, LostMachineError, NoEngineError
+from .observing.elsewhere import ElsewhereError
 from .resume import LOOK_EVERY_S, Wait, reconcile_run, show_log
 from .transitions import attend, this_process, wait_started
 

@@ -11,13 +11,13 @@ from datetime import datetime
 from ...catalog.errors import UsageError
 from ..store.accounting import committed_usd
 from ..store.launch_record import LaunchRecord
-from .by_hand import where_to_look
 from .context import LaunchContext
-from .elsewhere import ElsewhereError
 from .engine import EngineError, NoEngineError
-from .launching_process import is_alive
 from .machines import advance
-from .observe import observe
+from .observing.by_hand import where_to_look
+from .observing.elsewhere import ElsewhereError
+from .observing.launching_process import is_alive
+from .observing.observe import observe
 
 UNKNOWN_WHY = (
     "closed by hand, as the SkyPilot that was asked for it is gone: what became of its machines,"

@@ -13,13 +13,14 @@ from ..store.spending_limits import SpendingLimits
 from .adopting import adopt, keep_request
 from .closing import close_lost
 from .context import LaunchContext
-from .elsewhere import is_elsewhere, refuse_elsewhere
 from .engine import ENDED, EngineError, LostMachineError, NoEngineError
 from .gone_engine import close_without_engine
-from .job_end import UNASKED
-from .job_log import log_path
+from .job.job_end import UNASKED
+from .job.job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
-from .observe import Finding, classify, observe, silence_text
+from .observing.elsewhere import is_elsewhere, refuse_elsewhere
+from .observing.observe import Finding, classify, observe, silence_text
+from .observing.unsure import why_unsure
 from .resumable import refuse_spot_prices, refuse_to_resume
 from .rewrite_task import rewrite_task
 from .transitions import (
@@ -31,7 +32,6 @@ from .transitions import (
     unasked_after,
     wait_started,
 )
-from .unsure import why_unsure
 from .waiting import Watch, orders_of, passed
 
 LOOK_EVERY_S = 3.0

@@ -36,10 +36,10 @@ from .engine import (
     NoCapacityError,
     NoEngineError,
 )
-from .fetching import bring_results, keep_measured
-from .guard_report import run_in_log, word_in_log
-from .job_end import JobEnd, without_machines
-from .job_log import Copied, keep_log
+from .job.fetching import bring_results, keep_measured
+from .job.guard_report import run_in_log, word_in_log
+from .job.job_end import JobEnd, without_machines
+from .job.job_log import Copied, keep_log
 from .machines import (
     Changes,
     advance,
@@ -51,7 +51,7 @@ from .machines import (
     tear_down,
     with_times,
 )
-from .observe import goes_on, requests_of
+from .observing.observe import goes_on, requests_of
 from .waiting import Passed, Watch
 
 UNSEEN: tuple[Outcome, ...] = ("preempted", "lost")

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ..store.accounting import ZERO
-from ..store.launch_record import LaunchRecord, Outcome
-from .engine import ENDED, EngineJob
+from ...store.accounting import ZERO
+from ...store.launch_record import LaunchRecord, Outcome
+from ..engine import ENDED, EngineJob
+from ..machines import Changes
 from .guard_report import (
     GuardReport,
     command_usd,
@@ -17,7 +18,6 @@ from .guard_report import (
     lacks_results,
     managed_usd,
 )
-from .machines import Changes
 
 SIGNAL = "signal"
 """The guard's word for an end that came from outside."""

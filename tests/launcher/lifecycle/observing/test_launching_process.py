@@ -10,11 +10,11 @@ from fake_engine import FakeEngine
 from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.launcher.lifecycle import launching_process
 from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import NoEngineError
-from gpuplan.launcher.lifecycle.launching_process import is_alive
-from gpuplan.launcher.lifecycle.observe import Observed, classify
+from gpuplan.launcher.lifecycle.observing import launching_process
+from gpuplan.launcher.lifecycle.observing.launching_process import is_alive
+from gpuplan.launcher.lifecycle.observing.observe import Observed, classify
 from gpuplan.launcher.lifecycle.resume import down
 from gpuplan.launcher.lifecycle.transitions import begin
 from gpuplan.launcher.store.launch_record import LaunchRecord

@@ -9,9 +9,9 @@ import pytest
 from fake_engine import FakeEngine
 from launch_records import launched, make_record
 
-from gpuplan.launcher.lifecycle import job_log
 from gpuplan.launcher.lifecycle.context import LaunchContext
-from gpuplan.launcher.lifecycle.job_log import Copied, LogEnd, log_path
+from gpuplan.launcher.lifecycle.job import job_log
+from gpuplan.launcher.lifecycle.job.job_log import Copied, LogEnd, log_path
 from gpuplan.launcher.lifecycle.resume import reconcile_run
 
 GUARDED = 'gpuplan-guard: {"verdict": {"why": "max-cost", "text": "reached", "exit_code": 4}}\n'

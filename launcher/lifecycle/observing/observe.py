@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..store.launch_record import LaunchRecord
-from .elsewhere import refuse_elsewhere
-from .engine import (
+from ...store.launch_record import LaunchRecord
+from ..engine import (
     ENDED,
     WITHOUT_MACHINES,
     Cluster,
@@ -18,6 +17,7 @@ from .engine import (
     EngineRequest,
     NoEngineError,
 )
+from .elsewhere import refuse_elsewhere
 from .launching_process import is_alive
 
 Finding = Literal[

@@ -14,7 +14,7 @@ from fake_engine import START, Clock, FakeEngine
 from launch_records import make_context, make_record
 
 from gpuplan.launcher.lifecycle.engine import EngineJob
-from gpuplan.launcher.lifecycle.guard_report import command_usd, managed_usd, word_in_log
+from gpuplan.launcher.lifecycle.job.guard_report import command_usd, managed_usd, word_in_log
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import attempt_usd, idle_usd
 from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord

@@ -8,12 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ...catalog.errors import GpuplanError
-from ..store.estimates import StoreError
-from ..store.launch_record import LaunchRecord
-from .context import LaunchContext
-from .engine import EngineError, EngineJob
-from .machines import advance, with_times
+from ....catalog.errors import GpuplanError
+from ...store.estimates import StoreError
+from ...store.launch_record import LaunchRecord
+from ..context import LaunchContext
+from ..engine import EngineError, EngineJob
+from ..machines import advance, with_times
 
 
 def bring_results(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> bool:

@@ -8,9 +8,9 @@ from collections import deque
 from pathlib import Path
 from typing import TextIO
 
-from ...catalog.files import write_atomically
-from ..store.launch_record import LaunchRecord
-from .engine import Engine, EngineError, EngineJob
+from ....catalog.files import write_atomically
+from ...store.launch_record import LaunchRecord
+from ..engine import Engine, EngineError, EngineJob
 
 MOST_CHARACTERS = 32_000_000
 """Of a log that is kept: one of many days would not fit into memory while machines wait to go."""

@@ -7,14 +7,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from ...catalog.frozen import FrozenModel, Usd
-from ...catalog.units import SECONDS_PER_HOUR
-from ...planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
-from ...planner.cost.run_cost import CENT
-from ..store.accounting import ZERO, attempt_usd
-from ..store.launch_record import LaunchRecord, Outcome
-from ..task_file import UPLOAD_MARK
-from .engine import EngineJob
+from ....catalog.frozen import FrozenModel, Usd
+from ....catalog.units import SECONDS_PER_HOUR
+from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
+from ....planner.cost.run_cost import CENT
+from ...store.accounting import ZERO, attempt_usd
+from ...store.launch_record import LaunchRecord, Outcome
+from ...task_file import UPLOAD_MARK
+from ..engine import EngineJob
 
 MARK = "gpuplan-guard: "
 RUN_MARK = "gpuplan-record: "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 
-from ..guard.node.processes import is_alive as started_at
-from ..store.launch_record import LaunchRecord
-from ..uptime import uptime
+from ...guard.node.processes import is_alive as started_at
+from ...store.launch_record import LaunchRecord
+from ...uptime import uptime
 
 CLOCK_TICKS = "SC_CLK_TCK"
 SLACK_S = 1.0
