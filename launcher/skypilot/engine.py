@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -34,13 +33,12 @@ from .errors import NothingThereError, explained, understood
 from .reservations import read_sky_config
 from .rows import (
     JOB_CODE,
-    REQUEST_STATUS,
     cluster_of,
     is_launch,
     job_of,
     managed_jobs_of,
-    moment,
     past_of,
+    request_of,
     submitted,
 )
 
@@ -93,15 +91,7 @@ class SkyEngine:
         with understood():
             # A managed job has no cluster of its own yet, but its name is in what was asked.
             rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
-            requests = [
-                EngineRequest(
-                    request_id=one.request_id,
-                    status=REQUEST_STATUS.get(one.status, "running"),
-                    asked_at=datetime.fromtimestamp(one.created_at, UTC),
-                    ended_at=moment(getattr(one, "finished_at", None)),
-                )
-                for one in rows
-            ]
+            requests = [request_of(one) for one in rows]
         return sorted(requests, key=lambda one: one.asked_at, reverse=True)
 
     def cancel_request(self, request_id: str) -> None:

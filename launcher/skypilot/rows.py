@@ -14,6 +14,7 @@ from ..lifecycle.engine import (
     ClusterStatus,
     EngineError,
     EngineJob,
+    EngineRequest,
     JobStatus,
     Past,
     RequestStatus,
@@ -49,6 +50,16 @@ JOB_CODE: Mapping[int, JobStatus] = {0: "succeeded", 100: "failed", 103: "cancel
 def is_launch(name: str) -> bool:
     """Return whether a request is that of a launch, of a cluster or of a managed job."""
     return name.rpartition(".")[2] == "launch"
+
+
+def request_of(row: Any) -> EngineRequest:
+    """Return a request of `sky.api_status`; one of a status that is not known may still run."""
+    return EngineRequest(
+        request_id=row.request_id,
+        status=REQUEST_STATUS.get(_name(row.status), "running"),
+        asked_at=datetime.fromtimestamp(row.created_at, UTC),
+        ended_at=moment(getattr(row, "finished_at", None)),
+    )
 
 
 def submitted(job_id: Any) -> int:

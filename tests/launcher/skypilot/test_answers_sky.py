@@ -79,3 +79,18 @@ def test_a_controller_that_failed_is_known(sky: Any, status: str, may: bool) -> 
     sky.jobs.queue_v2 = lambda refresh: ([{**ROW, **facts, "status": status}], 1, {}, 1)
     (job,) = SkyEngine().managed_jobs()
     assert (job.status, job.may_leave_machines) == ("failed", may)
+
+
+def test_a_request_says_its_status_as_a_name_or_as_one_of_a_kind(sky: Any) -> None:
+    def request(status: Any) -> SimpleNamespace:
+        return SimpleNamespace(
+            name="sky.launch", request_body="gp-net", request_id="1", created_at=1.0, status=status
+        )
+
+    sky.api_status = lambda all_status, limit: [
+        request("FAILED"),
+        request(SimpleNamespace(value="FAILED")),
+        request("RESHAPING"),
+    ]
+    found = SkyEngine().requests("gp-net")
+    assert [one.status for one in found] == ["failed", "failed", "running"]
