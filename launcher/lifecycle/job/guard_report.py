@@ -203,7 +203,7 @@ def _word(text: str) -> GuardReport | None:
             usd_per_hour=_usd(said.get("usd_per_hour")),
             paid_s=_paid_s(said),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
         return None
 
 

@@ -144,3 +144,8 @@ def test_a_launch_that_has_ended_keeps_it(tmp_path: Path) -> None:
     assert last.command_usd == last.usd_per_hour / 12
     whole = attempt_usd(record, last, now=engine.clock())
     assert idle_usd(record, last, now=engine.clock()) == whole - last.command_usd > 0
+
+
+@pytest.mark.parametrize("facts", [{"spent_usd": "abc"}, {"usd": [1]}, {"usd": None, "step": "x"}])
+def test_a_report_whose_numbers_are_none_is_no_report(facts: dict[str, Any]) -> None:
+    assert word_in_log(line(**facts)) is None
