@@ -25,6 +25,9 @@ SSH_FAILED = 255
 BROKE_OFF = (10, 12, 30, 35, SSH_FAILED)
 """How rsync says that it lost the other side, and ssh: EXIT VALUES of rsync(1) and ssh(1)."""
 PARTIAL, VANISHED = 23, 24
+PARTS = ".rsync-partial"
+"""Where rsync leaves what broke off: in its own place half a file looks like a whole one, and would
+replace the whole one that another command has brought meanwhile."""
 LASTING = ("Permission denied", "No space left")
 """In what is said of an end that another try does not change."""
 LONGEST_SAID = 300
@@ -55,7 +58,7 @@ def bring(cluster: str, source: str, target: Path) -> bool:
         EngineError: it could not be brought.
     """
     source = source.rstrip("/")
-    line = ["rsync", "-a", "--partial", "-e", shlex.join(ALIVE)]
+    line = ["rsync", "-a", f"--partial-dir={PARTS}", "-e", shlex.join(ALIVE)]
     done = _run([*line, f"{cluster}:{source}/", f"{target}/"])
     if done.returncode in (0, VANISHED):
         return True

@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,16 @@ echo "$@" >>"$SSH_LOG"
 if [ -n "$SSH_SAYS" ]; then echo "$SSH_SAYS" >&2; exit "${SSH_CODE:-255}"; fi
 while [ "$1" != gp-net ]; do shift; done
 shift
-cd "$NODE_HOME" && exec sh -c "$*"
+cd "$NODE_HOME"
+if [ -n "$SSH_CUT_BYTES" ]; then sh -c "$*" | "$PYTHON" -c "$CUT" "$SSH_CUT_BYTES"; exit 255; fi
+exec sh -c "$*"
+"""
+
+CUT = """
+import os, sys
+left = int(sys.argv[1])
+while left and (found := os.read(0, min(left, 65536))):
+    left -= os.write(1, found)
 """
 
 
@@ -34,6 +44,8 @@ def node(
     (commands / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     monkeypatch.setenv("NODE_HOME", str(home))
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("CUT", CUT)
     monkeypatch.setenv("SSH_LOG", str(tmp_path / "ssh.log"))
     return home
 
@@ -46,6 +58,28 @@ def test_results_are_brought_over_a_connection_that_ends_when_nobody_answers(
     assert bring("gp-net", "gpuplan-out", tmp_path / "results")
     assert (tmp_path / "results" / "metrics.jsonl").read_text() == "{}\n"
     assert "ServerAliveInterval=15" in (tmp_path / "ssh.log").read_text()
+
+
+def test_what_was_brought_before_is_not_replaced_by_a_part_of_it(
+    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.urandom(2**20)
+    (node / "gpuplan-out").mkdir()
+    (node / "gpuplan-out" / "weights").write_bytes(whole)
+    (node / "gpuplan-out" / "new").write_bytes(whole)
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "weights").write_bytes(b"as another command has brought it")
+    monkeypatch.setenv("SSH_CUT_BYTES", "500000")
+    for _ in range(2):
+        with pytest.raises(LostMachineError):
+            bring("gp-net", "gpuplan-out", results)
+        assert not (results / "new").exists(), "half a file looks like a whole one"
+        assert (results / "weights").read_bytes() == b"as another command has brought it"
+    monkeypatch.delenv("SSH_CUT_BYTES")
+    assert bring("gp-net", "gpuplan-out", results)
+    assert [one.name for one in sorted(results.iterdir())] == ["new", "weights"]
+    assert (results / "new").read_bytes() == (results / "weights").read_bytes() == whole
 
 
 def test_a_job_without_results_is_told_from_one_whose_results_cannot_be_brought(
