@@ -97,6 +97,8 @@ test-cloud: sky
 	HOME="$(CURDIR)/.venv-sky/home" GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,skypilot" \
 		.venv-sky/bin/python -m pytest -m "not slow" tests/cli \
 		--ignore=tests/cli/render/report --ignore=tests/cli/pages tests/launcher/*/test_*sky*.py
+	HOME="$(CURDIR)/.venv-sky/home" GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,skypilot" \
+		.venv-sky/bin/python -m pytest -m slow tests/launcher/*/test_*sky*.py
 	.venv-sky/bin/python -m pytest --durations=10 tests/offline_cloud/real_*.py $(CLOUD_ARGS)
 
 # boto3, Google's and Azure's own libraries against local servers, in an environment of their own.

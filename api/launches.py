@@ -15,7 +15,7 @@ from .resuming import resume as resume
 if TYPE_CHECKING:
     from ..launcher.lifecycle.context import LaunchContext
     from ..launcher.lifecycle.engine import Engine
-    from ..launcher.lifecycle.observe import Finding
+    from ..launcher.lifecycle.observing.observe import Finding
     from ..launcher.lifecycle.reconcile.reconcile import Discrepancy
     from ..launcher.store.burn_down import BurnDown
     from ..launcher.store.launch_record import LaunchRecord

@@ -301,6 +301,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "posix": lambda: os.name == "posix",
     "linux": lambda: sys.platform == "linux",
     "root": lambda: hasattr(os, "geteuid") and os.geteuid() == 0,
+    "rsync": lambda: shutil.which("rsync") is not None,
     "symlinks": _can_link,
     "accelerator": _has_accelerator,
     "bf16-lstm": _has_bf16_lstm,

@@ -13,7 +13,7 @@ from ..options.shared import Duration, GroupedCommand, option, output_options
 
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
-    from ...launcher.lifecycle.observe import Finding
+    from ...launcher.lifecycle.observing.observe import Finding
     from ...launcher.store.launch_record import LaunchRecord
 
 FORMATS = ("table", "json")
@@ -47,27 +47,35 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     fetched, its machines torn down, its cost recorded.
     """
     from ... import api
-    from ...launcher.lifecycle.engine import NoEngineError
+    from ...launcher.lifecycle.engine import LostMachineError, NoEngineError
     from ..options.launches import make_context, say, say_closing, say_unreadable
 
     asked = StatusOptions(**options)
     context = make_context(quiet=asked.quiet)
     say_unreadable(context)
-    found: list[tuple[LaunchRecord, Finding]] | None = None
+    has_answered, is_open = False, True
     while True:
         try:
             found = api.launches.look_at(context, runs)
         except NoEngineError as error:
             # A network that is away for a while: --watch may be all that brings results here.
-            if found is None:
+            if not has_answered:
                 raise
             say(f"{error.message} It is asked again.")
+        except LostMachineError as error:
+            # The same, while results were brought: the launch is still open.
+            if not asked.watch:
+                raise
+            has_answered = True
+            say(f"{error.message} That is tried again.")
         else:
+            has_answered = True
+            is_open = any(record.is_open for record, _ in found)
             _write(context, found, asked)
             for record, _ in found:
                 if not asked.quiet:
                     say_closing(context, record)
-        if not asked.watch or not any(record.is_open for record, _ in found):
+        if not (asked.watch and is_open):
             return 0
         try:
             time.sleep(asked.every)

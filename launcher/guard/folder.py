@@ -103,6 +103,7 @@ def state(
         "spent_usd": account.spent_usd(paid_s),
         "waited_usd": account.waited_usd,
         "hours": account.hours(paid_s),
+        "usd_per_hour": account.usd_per_hour,
         "projection": None if projection is None else projection.to_dict(),
         "network": network,
     }

@@ -118,6 +118,10 @@ class Orders:
     """All nodes, in each place: `aws/us-east-1`, `aws/us-east-1/us-east-1a`."""
     spot_usd_per_hour_at: Mapping[str, float] = field(default_factory=dict)
     """The same on spot machines, where both are tried; the other is then what others cost."""
+    minimum_s: float = 0.0
+    """The least that is billed of a machine, however soon it ends."""
+    increment_s: float = 0.0
+    """To what its time is rounded up; 0 rounds nothing."""
     spent_before_usd: float = 0.0
     """Cost of earlier launches of this run."""
     hours_before: float = 0.0
@@ -178,6 +182,17 @@ class Orders:
     def usd_per_s(self) -> float:
         """Return dollars a second of all nodes."""
         return self.usd_per_hour / SECONDS_PER_HOUR
+
+    @property
+    def is_rounded(self) -> bool:
+        """Return whether a bill may be of more time than machines were there."""
+        return self.minimum_s > 0 or self.increment_s > 0
+
+    def billed_s(self, seconds: float) -> float:
+        """Return for how long machines are billed that were there for so many seconds."""
+        if self.increment_s:
+            seconds = math.ceil(seconds / self.increment_s) * self.increment_s
+        return max(seconds, self.minimum_s)
 
     def at(self, cloud: str, region: str, zone: str, *, is_spot: bool = False) -> Orders:
         """Return the orders with the price of a place, and what was estimated in proportion.
@@ -240,6 +255,8 @@ POSITIVE = ("poll_s", "state_every_s", "price_top")
 NUMBERS = (
     "usd_per_hour",
     "requested_at_s",
+    "minimum_s",
+    "increment_s",
     "spent_before_usd",
     "hours_before",
     "after_usd",

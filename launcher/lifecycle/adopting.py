@@ -7,7 +7,7 @@ from typing import Any
 from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
 from .machines import advance
-from .observe import Observed
+from .observing.observe import Observed
 
 
 def adopt(context: LaunchContext, record: LaunchRecord, seen: Observed) -> LaunchRecord:

@@ -8,7 +8,7 @@ from ..store.launch_record import LaunchRecord, Outcome
 from .context import LaunchContext
 from .engine import EngineError, NoCapacityError, NoEngineError
 from .machines import advance, cost_of_failed_start, end_unowned, note_machines, tear_down
-from .observe import Finding, Observed, rented
+from .observing.observe import Finding, Observed, rented
 from .transitions import end
 
 

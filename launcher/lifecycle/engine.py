@@ -43,6 +43,10 @@ class LostTouchError(NoEngineError):
     """
 
 
+class LostMachineError(EngineError):
+    """The connection to a machine broke off, or none was made: another try may succeed."""
+
+
 class NoAccessError(EngineError):
     """No cloud is enabled, or not the one that is asked for."""
 
@@ -107,6 +111,8 @@ class EngineJob:
     """The engine's message about a failure."""
     is_ending: bool = False
     """Whether it was cancelled, and the engine still tears down its machines."""
+    may_leave_machines: bool = False
+    """Whether it ended by a fault of the engine, which may have left its machines on."""
     is_unasked: bool = False
     """Whether it is known that machines were never asked for, until now, for a managed job."""
 
@@ -184,11 +190,19 @@ class Engine(Protocol):
         ...
 
     def execute(self, cluster: str, command: str) -> None:
-        """Run a shell command on the first node, beside the job; return when it is done."""
+        """Run a shell command on the first node, beside the job; return when it is done.
+
+        Raises:
+            LostMachineError: the connection broke off.
+        """
         ...
 
-    def copy_back(self, cluster: str, source: str, target: Path) -> None:
-        """Copy a folder of the first node into a local one."""
+    def copy_back(self, cluster: str, source: str, target: Path) -> bool:
+        """Copy a folder of the first node into a local one; return whether there is one.
+
+        Raises:
+            LostMachineError: the connection broke off.
+        """
         ...
 
     def cancel(self, cluster: str, job_id: int) -> None:

@@ -13,14 +13,15 @@ from typing import TextIO
 
 from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
-from .elsewhere import ElsewhereError
-from .engine import EngineError, NoEngineError
+from .engine import EngineError, LostMachineError, NoEngineError
+from .observing.elsewhere import ElsewhereError
 from .resume import LOOK_EVERY_S, Wait, reconcile_run, show_log
 from .transitions import attend, this_process, wait_started
 
 LONGEST_PAUSE_S = 60.0
 GIVE_UP_S = 24 * 3600.0
-"""So long a log that breaks off is asked for again, and a server that does not answer."""
+"""So long a log that breaks off is asked for again, a server that does not answer, and results that
+cannot be brought as the network is away."""
 
 
 def follow(
@@ -42,7 +43,7 @@ def follow(
     # This command has just launched it: there is nothing to find.
     is_new = record.state == "running" and (record.pid, record.host) == this_process()
     pause_s, waited_s = 0.0, 0.0
-    lost: NoEngineError | None = None
+    lost: EngineError | None = None
     while record.is_open or is_new:
         if waited_s >= GIVE_UP_S:
             raise lost or _broken_off(record)
@@ -55,6 +56,10 @@ def follow(
         except NoEngineError as error:
             lost = error
             context.tell(f"{error.message} It is asked again; the job goes on.")
+        except LostMachineError as error:
+            lost = error
+            context.tell(f"{error.message} That is tried again.")
+            record = context.ledger.get(record.run)
         if not is_new:  # The first try again is at once.
             pause_s = min(LONGEST_PAUSE_S, max(LOOK_EVERY_S, 2 * pause_s))
         is_new = False

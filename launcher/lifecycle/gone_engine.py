@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ...catalog.errors import UsageError
 from ..store.accounting import committed_usd
 from ..store.launch_record import LaunchRecord
-from .by_hand import where_to_look
 from .context import LaunchContext
-from .elsewhere import ElsewhereError
 from .engine import EngineError, NoEngineError
 from .machines import advance
-from .observe import observe
+from .observing.by_hand import where_to_look
+from .observing.elsewhere import ElsewhereError
+from .observing.launching_process import is_alive
+from .observing.observe import observe
 
 UNKNOWN_WHY = (
     "closed by hand, as the SkyPilot that was asked for it is gone: what became of its machines,"
@@ -27,6 +29,7 @@ def close_without_engine(context: LaunchContext, record: LaunchRecord) -> Launch
     """Return a launch, closed without asking anybody; None where its SkyPilot can be asked.
 
     Raises:
+        UsageError: the command that launched it still runs here.
         EngineError: its SkyPilot answers with an error, or its cloud lists machines of it.
         OvertakenError: another command has ended it, or launched it again.
     """
@@ -39,6 +42,7 @@ def close_without_engine(context: LaunchContext, record: LaunchRecord) -> Launch
         pass
     else:
         return None
+    _refuse_while_launched(record)
     look = where_to_look(record)
     listed = context.listed(record)
     if listed:
@@ -58,6 +62,21 @@ def close_without_engine(context: LaunchContext, record: LaunchRecord) -> Launch
         " machines where a cloud lists them."
     )
     return closed
+
+
+def _refuse_while_launched(record: LaunchRecord) -> None:
+    """Refuse to close a launch of which a command here may still ask for machines, or follow them.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if not is_alive(record):
+        return
+    raise UsageError(
+        f"The command that launched {record.run} still runs here (process {record.pid}): it may"
+        " reach the SkyPilot that it asked, start machines, or follow its job.",
+        fix=f"end it with Ctrl-C where it runs, or with `kill {record.pid}`; then try again.",
+    )
 
 
 def _closed(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:

@@ -15,7 +15,7 @@ from ..store.launch_record import Attempt, LaunchRecord
 from ..store.launches import OvertakenError
 from .context import LaunchContext
 from .engine import ENDED, EngineError, EngineJob
-from .observe import job_of, rented
+from .observing.observe import job_of, rented
 
 Changes = dict[str, Any]
 ALL_OR_NONE = ("aws",)

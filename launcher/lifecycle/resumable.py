@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...catalog.errors import PriceError, UsageError
 from ..store.launch_record import LaunchRecord
-from .observe import Finding
+from .observing.observe import Finding
 
 
 def refuse_to_resume(record: LaunchRecord, finding: Finding, *, change_orders: bool) -> None:

@@ -13,13 +13,14 @@ from ..store.spending_limits import SpendingLimits
 from .adopting import adopt, keep_request
 from .closing import close_lost
 from .context import LaunchContext
-from .elsewhere import is_elsewhere, refuse_elsewhere
-from .engine import ENDED, EngineError, NoEngineError
+from .engine import ENDED, EngineError, LostMachineError, NoEngineError
 from .gone_engine import close_without_engine
-from .job_end import UNASKED
-from .job_log import log_path
+from .job.job_end import UNASKED
+from .job.job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
-from .observe import Finding, classify, observe, silence_text
+from .observing.elsewhere import is_elsewhere, refuse_elsewhere
+from .observing.observe import Finding, classify, observe, silence_text
+from .observing.unsure import why_unsure
 from .resumable import refuse_spot_prices, refuse_to_resume
 from .rewrite_task import rewrite_task
 from .transitions import (
@@ -31,7 +32,6 @@ from .transitions import (
     unasked_after,
     wait_started,
 )
-from .unsure import why_unsure
 from .waiting import Watch, orders_of, passed
 
 LOOK_EVERY_S = 3.0
@@ -190,22 +190,36 @@ def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchR
             advance(context, record, lambda one: one, what="told to stop")
     context.tell("told to stop: it writes a checkpoint first")
     waited_s = 0.0
+    lost: EngineError | None = None
     while waited_s < STOP_WAIT_S:
-        job = newest_job(context, record)
-        if job is not None and job.status in ENDED:
-            return settle(context, record, job, is_told=True)
-        if job is not None and job.status == "waiting" and not record.managed:
-            return down(context, record, why="it had not begun to train when it was stopped")
-        if job is None:
-            record, _ = reconcile_run(context, context.ledger.get(record.run))
-            return record
+        try:
+            ended = _ended_since_told(context, record)
+            lost = None
+        except (NoEngineError, LostMachineError) as error:
+            if lost is None:
+                context.tell(f"{error.message} It is asked again.")
+            ended, lost = None, error
+        if ended is not None:
+            return ended
         wait(LOOK_EVERY_S)
         waited_s += LOOK_EVERY_S
-    raise EngineError(
+    raise lost or EngineError(
         f"{record.run} was told to stop {STOP_WAIT_S / 60:.0f} minutes ago and still runs.",
         fix=f"look at it with `gpuplan logs {record.run}`; `gpuplan down {record.run}` ends it now,"
         " with what its newest checkpoint holds.",
     )
+
+
+def _ended_since_told(context: LaunchContext, record: LaunchRecord) -> LaunchRecord | None:
+    """Return a launch whose job was told to stop, once it is closed; None while it goes on."""
+    job = newest_job(context, record)
+    if job is not None and job.status in ENDED:
+        return settle(context, record, job, is_told=True)
+    if job is not None and job.status == "waiting" and not record.managed:
+        return down(context, record, why="it had not begun to train when it was stopped")
+    if job is None:
+        return reconcile_run(context, context.ledger.get(record.run))[0]
+    return None
 
 
 def _told(context: LaunchContext, record: LaunchRecord) -> bool:

@@ -36,10 +36,10 @@ from .engine import (
     NoCapacityError,
     NoEngineError,
 )
-from .fetching import bring_results
-from .guard_report import run_in_log, word_in_log
-from .job_end import JobEnd, without_machines
-from .job_log import Copied, keep_log
+from .job.fetching import bring_results, keep_measured
+from .job.guard_report import run_in_log, word_in_log
+from .job.job_end import JobEnd, without_machines
+from .job.job_log import Copied, keep_log
 from .machines import (
     Changes,
     advance,
@@ -51,7 +51,7 @@ from .machines import (
     tear_down,
     with_times,
 )
-from .observe import goes_on, requests_of
+from .observing.observe import goes_on, requests_of
 from .waiting import Passed, Watch
 
 UNSEEN: tuple[Outcome, ...] = ("preempted", "lost")
@@ -287,11 +287,12 @@ def settle(
     word, run = word_in_log(log), run_in_log(log)
     job = with_times(context, record, job) if word is None else job
     if run is not None:
-        context.keep_run(record, run)
+        keep_measured(context, record, run)
+    has_left = None
     if record.fetch is not None and is_fetched:
-        bring_results(context, record, job)
+        has_left = bring_results(context, record, job)
     ended = JobEnd(record=record, job=job, log=log, word=word)
-    outcome, why = ended.outcome(is_fetched=is_fetched, is_told=is_told)
+    outcome, why = ended.outcome(has_left=has_left, is_told=is_told)
     record = _tear_down_seen(context, record, job, outcome, ended.guard_why)
     facts = replace(ended, record=record).facts(now=context.now_of(record), tell=context.tell)
     return end(context, record, outcome, why, **facts)
@@ -352,6 +353,8 @@ def end(
             if ended_at is None and last.began_at is not None:
                 ended_at = max(now, last.began_at)
             facts = {"ended_at": ended_at, "outcome": outcome, "is_bound": is_bound, **changes}
+            if one.fetch is not None and last.are_results_here is None:
+                facts["are_results_here"] = False
             one = one.with_last(**facts)
         return one.model_copy(update={"state": "ended", "outcome": outcome, "why": why})
 

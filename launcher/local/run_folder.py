@@ -212,7 +212,9 @@ def last_metrics(folder: Path) -> dict[str, Any] | None:
         return None
     for line in reversed(lines):
         with contextlib.suppress(ValueError):
-            return json.loads(line)
+            found = json.loads(line)
+            if isinstance(found, dict):
+                return found
     return None
 
 

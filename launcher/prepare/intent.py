@@ -8,7 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.names import shown_instance
+from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
+from ...planner.cost.billing import billed_seconds
 from ...planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from ...planner.cost.run_cost import CENT
 from ...planner.cost.spot_moves import moved_ends
@@ -109,11 +111,23 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
         controller = taxed_rate(cost.controller_usd_per_hour, prepared.plan)
         dearest += controller
         idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
-        hours = Decimal(str(guard.max_hours + idle_hours))
+        hours = _billed_hours(prepared.billing, guard.max_hours + idle_hours)
         after = controller * CONTROLLER_IDLE_HOURS
         bounds.append((dearest * hours + after).quantize(CENT))
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known else None
+
+
+def _billed_hours(billing: Provider | None, hours: float) -> Decimal:
+    """Return for how long machines are billed that are there for so many hours."""
+    if billing is None:
+        return Decimal(str(hours))
+    seconds = billed_seconds(
+        hours * SECONDS_PER_HOUR,
+        increment_s=billing.billing_increment_s,
+        minimum_s=billing.minimum_s,
+    )
+    return Decimal(str(seconds)) / Decimal(SECONDS_PER_HOUR)
 
 
 def held_to_reservation(prepared: Prepared) -> Prepared:

@@ -110,12 +110,17 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
             f" --max-cost {_whole_dollars(cost)}, its worst case.",
         )
     hours = guard.max_hours
-    if hours is not None and cost.hours_expected is not None and cost.hours_expected > hours:
+    if hours is not None and cost.hours_running is not None and cost.hours_running > hours:
         raise LimitError(
-            f"This is expected to take {cost.hours_expected:,.1f} hours, more than --max-hours"
-            f" {hours:,.1f}.",
+            f"This is expected to take {_number(cost.hours_running)} hours, more than --max-hours"
+            f" {_number(hours)}.",
             fix="choose a faster plan or fewer steps, or allow more.",
         )
+
+
+def _number(hours: float) -> str:
+    """Return hours to three digits, below ten."""
+    return f"{hours:,.1f}" if hours >= 10 else f"{hours:.3g}"
 
 
 def refuse_hourly(
@@ -161,12 +166,12 @@ def refuse_past_deadline(
     Raises:
         LimitError: it is.
     """
-    if deadline is None or cost.hours_expected is None:
+    if deadline is None or cost.hours_running is None:
         return
     left_hours = (deadline.astimezone() - now.astimezone()).total_seconds() / SECONDS_PER_HOUR
-    if cost.hours_expected > left_hours:
+    if cost.hours_running > left_hours:
         raise LimitError(
-            f"This is expected to take {cost.hours_expected:,.1f} hours, and {source} is in"
+            f"This is expected to take {_number(cost.hours_running)} hours, and {source} is in"
             f" {max(left_hours, 0):,.2f} hours.",
             fix="choose a faster plan (`gpuplan estimate --deadline`), or allow more time with"
             " --deadline.",

@@ -113,7 +113,7 @@ def _made(asked: Asked, machines: Bought, *, run_id: str, folder: Path, now: dat
     plan, spec, project = asked.plan, asked.spec, asked.project
     interfaces = asked_interfaces(plan, machines, asked.catalogue)
     task = _task(asked, machines, interfaces, run_id=run_id, folder=folder)
-    held = _orders(plan, machines, run_id=run_id, now=now)
+    held = _orders(asked, machines, run_id=run_id, now=now)
     job, data = _trained(asked, task, machines, run_id)
     held, job = with_network(held, job, network_orders(plan, asked.catalogue, interfaces))
     always = _always(spec, project, machines.request)
@@ -172,10 +172,10 @@ def _task(
     )
 
 
-def _orders(plan: Plan, machines: Bought, *, run_id: str, now: datetime) -> Orders:
+def _orders(asked: Asked, machines: Bought, *, run_id: str, now: datetime) -> Orders:
     """Return the orders of the guard on the machines."""
     held = orders(
-        plan,
+        asked.plan,
         machines.request,
         machines.hourly,
         machines.places,
@@ -184,6 +184,7 @@ def _orders(plan: Plan, machines: Bought, *, run_id: str, now: datetime) -> Orde
         fallback=machines.fallback,
         slower=machines.slower,
         price_top=machines.price_top,
+        billing=asked.billing,
     )
     return held_to_terms(held, machines)
 

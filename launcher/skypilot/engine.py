@@ -8,10 +8,8 @@ to be gone only after its status was refreshed.
 from __future__ import annotations
 
 import io
-import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -29,19 +27,18 @@ from ..lifecycle.engine import (
     Past,
 )
 from ..store.launch_record import EngineAddress
-from . import home
+from . import home, over_ssh
 from .address import address_here
-from .errors import NothingThereError, explained
+from .errors import NothingThereError, explained, understood
 from .reservations import read_sky_config
 from .rows import (
     JOB_CODE,
-    REQUEST_STATUS,
     cluster_of,
     is_launch,
-    job_status,
+    job_of,
     managed_jobs_of,
-    moment,
     past_of,
+    request_of,
     submitted,
 )
 
@@ -91,17 +88,10 @@ class SkyEngine:
         """Return the launches of a name that were asked for, newest first."""
         with self._explained():
             found = self._sky.api_status(all_status=True, limit=None)
-        # A managed job has no cluster of its own yet, but its name is in what was asked.
-        rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
-        requests = [
-            EngineRequest(
-                request_id=one.request_id,
-                status=REQUEST_STATUS.get(one.status, "running"),
-                asked_at=datetime.fromtimestamp(one.created_at, UTC),
-                ended_at=moment(getattr(one, "finished_at", None)),
-            )
-            for one in rows
-        ]
+        with understood():
+            # A managed job has no cluster of its own yet, but its name is in what was asked.
+            rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
+            requests = [request_of(one) for one in rows]
         return sorted(requests, key=lambda one: one.asked_at, reverse=True)
 
     def cancel_request(self, request_id: str) -> None:
@@ -122,23 +112,16 @@ class SkyEngine:
         """Return the clusters of a name that are gone, newest first, of the last 30 days."""
         with self._explained():
             rows = self._sky.get(self._sky.cost_report())
-        found = [past_of(row) for row in rows if row["name"] == name and row["status"] is None]
+        with understood():
+            found = [past_of(row) for row in rows if row["name"] == name and row["status"] is None]
         return sorted((one for one in found if one), key=lambda one: one.ended_at, reverse=True)
 
     def jobs(self, cluster: str) -> list[EngineJob]:
         """Return the jobs of a cluster, newest first."""
         with self._explained():
             rows = self._sky.get(self._sky.queue(cluster, all_users=True))
-        jobs = [
-            EngineJob(
-                job_id=row["job_id"],
-                status=job_status(row["status"]),
-                name=row["job_name"],
-                started_at=moment(row["start_at"]),
-                ended_at=moment(row["end_at"]),
-            )
-            for row in rows
-        ]
+        with understood():
+            jobs = [job_of(row) for row in rows]
         return sorted(jobs, key=lambda job: job.job_id, reverse=True)
 
     def tail(
@@ -154,15 +137,16 @@ class SkyEngine:
     def execute(self, cluster: str, command: str) -> None:
         """Run a shell command on the first node, beside the job."""
         # A job of its own would wait behind those of SkyPilot, on machines that are busy.
-        done = self._over_ssh(cluster, ["ssh", "-o", "BatchMode=yes", cluster, command])
-        if done.returncode != 0:
-            raise EngineError(
-                f"{cluster} did not do as it was told: {done.stderr.strip()[-300:]}",
-                fix=f"look whether `ssh {cluster}` works, then try again.",
-            )
+        self._make_reachable(cluster)
+        over_ssh.tell(cluster, command)
 
-    def copy_back(self, cluster: str, source: str, target: Path) -> None:
-        """Bring what is in a folder of the first node into a local one."""
+    def copy_back(self, cluster: str, source: str, target: Path) -> bool:
+        """Bring what is in a folder of the first node into a local one; return whether it is there.
+
+        Raises:
+            LostMachineError: the connection broke off.
+            EngineError: it could not be brought.
+        """
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -171,14 +155,8 @@ class SkyEngine:
                 fix="the machines are still there: make that folder writable and try again, or"
                 f" take the results with `rsync -a {cluster}:{source}/ FOLDER/`.",
             ) from None
-        line = ["rsync", "-a", "--partial", f"{cluster}:{source.rstrip('/')}/", f"{target}/"]
-        done = self._over_ssh(cluster, line)
-        if done.returncode != 0:
-            raise EngineError(
-                f"The results could not be brought from {cluster}: {done.stderr.strip()[-300:]}",
-                fix="the machines are still there: try again, or take them with"
-                f" `rsync -a {cluster}:{source}/ FOLDER/`.",
-            )
+        self._make_reachable(cluster)
+        return over_ssh.bring(cluster, source, target)
 
     def cancel(self, cluster: str, job_id: int) -> None:
         """End a job."""
@@ -211,7 +189,8 @@ class SkyEngine:
                 rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
         except NothingThereError:  # Its controller cannot be started, as there is none.
             return []
-        return managed_jobs_of(rows)
+        with understood():
+            return managed_jobs_of(rows)
 
     def tail_managed(self, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
         """Write the log of such a job."""
@@ -226,20 +205,12 @@ class SkyEngine:
             request = self._sky.jobs.cancel(job_ids=[job_id], graceful=gracefully)
             self._sky.get(request)
 
-    def _over_ssh(self, cluster: str, line: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command of this machine that reaches a cluster by its name."""
+    def _make_reachable(self, cluster: str) -> None:
+        """Let `ssh CLUSTER` reach its first node from this machine."""
         sky_command: Any = import_module("sky.client.cli.command")
         with self._explained():
-            # SkyPilot's own way to make `ssh CLUSTER` work; its SDK has none.
+            # SkyPilot's own way to make that work; its SDK has none.
             sky_command._get_cluster_records_and_set_ssh_config([cluster])
-        try:
-            return subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        except FileNotFoundError:
-            raise EngineError(
-                f"{line[0]} is not installed here, and it is what reaches the machines.",
-                fix=f"install {line[0]} (on Debian: apt-get install rsync openssh-client), then try"
-                " again.",
-            ) from None
 
     def _task(self, path: Path, secrets: Mapping[str, str]) -> Any:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -260,7 +231,8 @@ class SkyEngine:
         mode = modes.FORCE if refresh else modes.NONE
         with self._explained():
             rows = self._sky.get(self._sky.status(names, refresh=mode))
-        return [cluster_of(row) for row in rows]
+        with understood():
+            return [cluster_of(row) for row in rows]
 
     def _configured(self, task: Path) -> AbstractContextManager[None]:
         """Return SkyPilot with the configuration beside a task's file: reservations to start in."""

@@ -98,6 +98,23 @@ def explained(errors: Any) -> Iterator[None]:
         raise _other(error, errors) from None
 
 
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Turn an answer of SkyPilot that has another form than it is read in into one clear error.
+
+    Nothing may be concluded from such an answer: what it does not name may be there.
+    """
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise EngineError(
+            "SkyPilot answered in a form that gpuplan does not know"
+            f" ({type(error).__name__}: {_said(error)}), so that nothing is concluded from it.",
+            fix="see with `sky api info` which SkyPilot its server runs; `pip install"
+            ' "gpuplan[sky]"` installs the one that gpuplan works with.',
+        ) from None
+
+
 def _other(error: Exception, errors: Any) -> EngineError:
     """Return the error for all that has no class of its own.
 

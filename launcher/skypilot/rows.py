@@ -14,6 +14,7 @@ from ..lifecycle.engine import (
     ClusterStatus,
     EngineError,
     EngineJob,
+    EngineRequest,
     JobStatus,
     Past,
     RequestStatus,
@@ -40,6 +41,8 @@ JOB_STATUS: Mapping[str, JobStatus] = {
     "CANCELLING": "running",
 }
 """What is not here waits, or has failed where its name says so."""
+CONTROLLER_FAILED = "FAILED_CONTROLLER"
+"""Of a managed job whose controller ended by a fault of its own (sky/jobs/state.py)."""
 JOB_CODE: Mapping[int, JobStatus] = {0: "succeeded", 100: "failed", 103: "cancelled"}
 """SkyPilot's `JobExitCode` of a job that was followed to its end."""
 
@@ -47,6 +50,16 @@ JOB_CODE: Mapping[int, JobStatus] = {0: "succeeded", 100: "failed", 103: "cancel
 def is_launch(name: str) -> bool:
     """Return whether a request is that of a launch, of a cluster or of a managed job."""
     return name.rpartition(".")[2] == "launch"
+
+
+def request_of(row: Any) -> EngineRequest:
+    """Return a request of `sky.api_status`; one of a status that is not known may still run."""
+    return EngineRequest(
+        request_id=row.request_id,
+        status=REQUEST_STATUS.get(_name(row.status), "running"),
+        asked_at=datetime.fromtimestamp(row.created_at, UTC),
+        ended_at=moment(getattr(row, "finished_at", None)),
+    )
 
 
 def submitted(job_id: Any) -> int:
@@ -120,6 +133,17 @@ def job_status(status: Any) -> JobStatus:
     return "failed" if name.startswith("FAILED") else JOB_STATUS.get(name, "waiting")
 
 
+def job_of(row: Any) -> EngineJob:
+    """Return a job of `sky.queue`."""
+    return EngineJob(
+        job_id=int(row["job_id"]),
+        status=job_status(row["status"]),
+        name=row["job_name"],
+        started_at=moment(row["start_at"]),
+        ended_at=moment(row["end_at"]),
+    )
+
+
 def managed_jobs_of(rows: Iterable[Any]) -> list[EngineJob]:
     """Return managed jobs, newest first; SkyPilot has a row for each task of one."""
     tasks: dict[int, list[Any]] = {}
@@ -146,6 +170,7 @@ def _managed_job(rows: list[Any]) -> EngineJob:
         why=now["failure_reason"],
         is_ending=_name(now["status"]) == "CANCELLING",
         is_unasked=all(_is_unasked(row) for row in rows),
+        may_leave_machines=_name(now["status"]) == CONTROLLER_FAILED,
     )
 
 

@@ -162,7 +162,16 @@ def closing_line(record: LaunchRecord, *, now: datetime) -> str:
         predicted = f"predicted ${record.usd_expected:,.2f}"
     if record.term_usd is not None:
         predicted += f" of a term of ${record.term_usd:,.2f}, paid used or not"
-    has_rented = spent and any(one.usd_per_hour is not None for one in record.attempts)
+    # Machines of one's own may cost nothing.
+    has_rented = any(
+        one.usd_per_hour is not None and one.began_at is not None for one in record.attempts
+    )
     is_saved = has_rented or record.is_unknown
     saved = f"saved at {record.results}" if is_saved else "nothing was rented"
+    if (
+        is_saved
+        and record.fetch is not None
+        and not any(one.are_results_here in (None, True) for one in record.attempts)
+    ):
+        saved = f"no results are at {record.results}"
     return f"spent {BOUNDS[record.bound]}${spent:,.2f}, {predicted}, {saved}"

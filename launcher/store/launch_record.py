@@ -96,6 +96,9 @@ class Attempt(FrozenModel):
     """From when on nobody knows what its machines did, as the SkyPilot that was asked is gone for
     good; `ended_at` is then when the user closed it. Its dollars are those until then: the least
     that it cost. None: it is known."""
+    are_results_here: bool | None = None
+    """Whether its results were brought to the folder of `fetch`; None where they need not be, it
+    has not ended, or in records of versions that did not keep it."""
     seen: Outcome | None = None
     """How its job was seen to end, kept before its machines are torn down; None: it was not."""
     trained: bool | None = None

@@ -62,7 +62,8 @@ def keep_step(
 
     A run that is recorded again, after it went on, takes the place of its older record.
     """
-    seconds = (record.get("measured") or {}).get("step_time_s")
+    measured = record.get("measured")
+    seconds = measured.get("step_time_s") if isinstance(measured, Mapping) else None
     steps = record.get("steps")
     if not isinstance(seconds, int | float) or not seconds > 0:
         return False

@@ -43,8 +43,11 @@ class LaunchCost:
     usd_worst: Decimal | None = None
     """The slowest start, the top of that interval and the idle end, at the dearest place."""
     hours_expected: float | None = None
+    """That are billed by the hour, or would be where something is paid whole."""
     hours_worst: float | None = None
-    """For which the machines run in that case, whatever is paid whole."""
+    """The same at worst."""
+    hours_running: float | None = None
+    """For which the machines are expected to run, whatever is billed of it."""
     usd_of_terms: Decimal | None = None
     """Of `usd_expected`, what terms or blocks cost that are paid whole, whenever the run ends; None
     where what is used is paid."""
@@ -118,6 +121,7 @@ def launch_cost(
         usd_worst=prices.worst_usd(paid.worst_us, ends.worst_us, terms_usd),
         hours_expected=hours_of(mean.hourly_us),
         hours_worst=hours_of(worst_us),
+        hours_running=hours_of(time.expected_us),
         usd_of_terms=None if terms_usd is None else taxed(terms_usd, tax_percent),
         run=run,
     )

@@ -79,6 +79,8 @@ class FakeEngine:
     breaks_while_starting: bool = False
     cut: Callable[[str], None] = lambda _call: None
     """Called before ("launch") and after ("launch done") every call; may raise `Killed`."""
+    leaves_results: bool = True
+    """Whether jobs leave a folder of results."""
     log: str = "step 1\n"
     copied: list[Path] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
@@ -288,11 +290,12 @@ class FakeEngine:
             self.commands.append(command)
             self.end_job(cluster)
 
-    def copy_back(self, cluster: str, source: str, target: Path) -> None:
+    def copy_back(self, cluster: str, source: str, target: Path) -> bool:
         with self._call("copy_back"):
             self._answer()
             assert cluster in self._clusters, "results of machines that are gone"
             self.copied.append(target)
+            return self.leaves_results
 
     def cancel(self, cluster: str, job_id: int) -> None:
         with self._call("cancel"):

@@ -13,7 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from ....catalog.text.quantity import UNKNOWN
-from ....launcher.lifecycle.observe import Finding
+from ....launcher.lifecycle.observing.observe import Finding
 from ....launcher.store.accounting import attempt_usd, closing_line, node_hours, spent_usd
 from ....launcher.store.launch_record import MARKS, Attempt, LaunchRecord
 from ....launcher.store.launch_sums import LaunchSum

@@ -1,8 +1,8 @@
 """The total of a run again, once its first steps have been timed on the machines it runs on.
 
     step      = median of the last `steps` step times, the first `settled` of an attempt left out
-    total_usd = spent + ((total_steps - step_now) × step + tail) × rate + after
-    alone_usd = spent in this attempt + ((total_steps - steps of this attempt) × step + tail) × rate
+    total_usd = spent once (total_steps - step_now) × step + tail have passed, + after
+    alone_usd = spent in this attempt once (total_steps - steps of this attempt) × step + tail have,
                 + after
 
 `total_usd` is what will have been paid, interruptions included: it is held against the caps.
@@ -71,8 +71,8 @@ def project(
     left = max(0, wanted.total_steps - step)
     left_s = left * step_s + orders.tail_s
     untrained_s = max(0, wanted.total_steps - trained) * step_s + orders.tail_s
-    total_usd = account.spent_usd(paid_s) + left_s * orders.usd_per_s + orders.after_usd
-    alone_usd = account.usd(paid_s) + untrained_s * orders.usd_per_s + orders.after_usd
+    total_usd = account.spent_usd(paid_s + left_s) + orders.after_usd
+    alone_usd = account.usd(paid_s + untrained_s) + orders.after_usd
     hours = account.hours(paid_s) + left_s / SECONDS_PER_HOUR
     outcome, text = _outcome(orders, wanted, total_usd=total_usd, alone_usd=alone_usd, hours=hours)
     return Projected(

@@ -1,6 +1,7 @@
 """What a run has cost: dollars and hours of every attempt, added up, however each one ended.
 
-    usd(attempt)   = (seen - began) / 3600 × usd_per_hour
+    usd(attempt)   = billed(seen - began) / 3600 × usd_per_hour
+    billed(s)      = s rounded up to the increment, the minimum at least; once for each machine
     began          = the latest of: the machine's boot, the request, the end of the attempt before;
                      a request that lies ahead does not count
     spent          = before + waited + usd(this attempt)
@@ -15,7 +16,7 @@ Where a line of this launch's attempts cannot be read, it counts from its reques
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,10 +81,16 @@ class Account:
     usd_per_hour: float
     waited_usd: float = 0.0
     """What was paid while this launch waited for machines, until this attempt began."""
+    billed_s: Callable[[float], float] = float
+    """From how long machines were there to how long they are billed for."""
+    same_s: float = 0.0
+    """For how long attempts before had the very same machines, which are on one bill."""
 
     def usd(self, paid_s: float) -> float:
         """Return the dollars of this attempt."""
-        return paid_s / SECONDS_PER_HOUR * self.usd_per_hour
+        earlier_s = self.billed_s(self.same_s) if self.same_s else 0.0
+        seconds = self.billed_s(self.same_s + paid_s) - earlier_s
+        return seconds / SECONDS_PER_HOUR * self.usd_per_hour
 
     def spent_usd(self, paid_s: float) -> float:
         """Return the dollars of all attempts."""
@@ -152,6 +159,9 @@ def open_account(
         + sum(one.usd for one in own),
         before_hours=max(orders.hours_before, sum(one.hours for one in earlier)) + paid_hours,
         usd_per_hour=orders.usd_per_hour,
+        billed_s=orders.billed_s,
+        same_s=SECONDS_PER_HOUR
+        * sum(one.hours for one in own if boot_s is not None and one.began_at_s >= boot_s),
     )
 
 

@@ -44,6 +44,8 @@ LOSS_FOR_S = 60.0
 """How long the loss may be no number before the run is stopped; the runner ends by itself then."""
 CHECKPOINTS = 3.0
 """Times the longest write so far that a checkpoint may take: one may be under way already."""
+SAME_USD = 0.005
+"""Dollars that differ by less are the same cents."""
 HUNG_S = 60.0
 """The least that a command may go on after it was asked to stop."""
 
@@ -113,7 +115,10 @@ def over_limit(
 
     A cap is reached once stopping now would reach it:
 
-        spent + (checkpoint + tail) × rate + what is paid once the machines are gone ≥ cap
+        spent once a checkpoint and the tail have passed + what is paid after the machines ≥ cap
+
+    Where bills are rounded up, once stopping a poll later would pass it: until then nothing more is
+    billed.
 
     Args:
         orders: the limits.
@@ -124,7 +129,10 @@ def over_limit(
     """
     wind_s = wind_down_s(orders, reading)
     spent_usd = account.spent_usd(paid_s)
-    after_usd = account.spent_usd(paid_s + wind_s)
+    if orders.is_rounded:
+        after_usd = account.spent_usd(paid_s + wind_s + orders.poll_s) - SAME_USD
+    else:
+        after_usd = account.spent_usd(paid_s + wind_s)
     if orders.most_usd is not None and after_usd >= orders.most_usd:
         gone_usd = after_usd + orders.after_usd
         risen = f", at prices up to {orders.price_top:g} times these" * (orders.price_top > 1)

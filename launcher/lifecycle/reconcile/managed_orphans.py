@@ -12,7 +12,7 @@ from ...labels import slug
 from ...store.launch_record import LaunchRecord
 from ..context import LaunchContext
 from ..engine import ENDED, Cluster, EngineError, EngineJob
-from ..observe import job_of
+from ..observing.observe import job_of
 from .discrepancy import Discrepancy
 from .label_owner import Here, holder
 

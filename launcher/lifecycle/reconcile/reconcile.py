@@ -16,10 +16,10 @@ from ...labels import slug, this_user
 from ...store.launch_record import LaunchRecord
 from ...store.launches import OvertakenError
 from ..context import LaunchContext
-from ..elsewhere import is_elsewhere
 from ..engine import Cluster, EngineError
 from ..machines import count_unowned, end_unowned
-from ..observe import silence_text
+from ..observing.elsewhere import is_elsewhere
+from ..observing.observe import silence_text
 from ..resume import reconcile_run
 from .discrepancy import LAST, Discrepancy, Kind, LabelledMachine, Listing, Skipped
 from .label_owner import Here, Holder, holder

@@ -8,10 +8,12 @@ from datetime import datetime
 from decimal import Decimal
 
 from ....catalog.errors import LimitError
+from ....catalog.types import Provider
 from ....catalog.units import SECONDS_PER_HOUR
 from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS, LaunchCost
 from ....planner.cost.start_up import start_up_s, startups
 from ....planner.plan.plan import Plan
+from ...guard.decisions.verdicts import SAME_USD
 from ...guard.orders import DEFAULT_GRACE_S, Busy, HandOver, Orders, ProjectionOrders, TimerOrders
 from ...labels import slug
 from ...skypilot.placement import TPU_SLICES, Place
@@ -68,6 +70,7 @@ def orders(
     fallback: tuple[Place, ...] = (),
     slower: float = 1.0,
     price_top: float = 1.0,
+    billing: Provider | None = None,
 ) -> Orders:
     """Return what the guard holds a run to, for its first launch.
 
@@ -84,6 +87,7 @@ def orders(
             cost the deadline.
         slower: what the run takes for every second of its steps, on machines bought on demand.
         price_top: how high the price of spot machines may rise, over today's.
+        billing: how the provider bills these machines; None where that is not known.
 
     Raises:
         LimitError: the limit leaves nothing to train with.
@@ -103,6 +107,8 @@ def orders(
         requested_at_s=requested_at.timestamp(),
         max_cost_usd=None if guard.max_cost_usd is None else float(guard.max_cost_usd),
         price_top=price_top,
+        minimum_s=0.0 if billing is None else float(billing.minimum_s or 0),
+        increment_s=0.0 if billing is None else float(billing.billing_increment_s or 0),
         max_hours=guard.max_hours,
         tail_s=tail_s(request),
         after_usd=beside * float(CONTROLLER_IDLE_HOURS),
@@ -251,12 +257,15 @@ def refuse_no_room(made: Orders, *, known_start_s: float | None = None) -> None:
     """
     start_s = start_up_s()
     start_s = start_s if known_start_s is None else min(start_s, known_start_s)
-    idle_usd = (start_s + made.tail_s) * made.usd_per_s
-    idle_hours = (start_s + made.tail_s) / SECONDS_PER_HOUR
+    idle_s = start_s + made.tail_s
+    idle_usd = made.billed_s(idle_s) * made.usd_per_s
+    idle_hours = idle_s / SECONDS_PER_HOUR
     said = f"{start_s / 60:.0f} minutes to start and up to {made.tail_s / 60:.0f} idle at the end"
     spent_usd, spent_hours = made.spent_before_usd, made.hours_before
-    if made.most_usd is not None and spent_usd + idle_usd >= made.most_usd:
+    if made.most_usd is not None and not _has_room(made, spent_usd, idle_s):
         before = f" ${spent_usd:,.2f} are spent, and" if spent_usd else ""
+        if made.minimum_s > idle_s:
+            said += f" ({made.minimum_s / 60:.0f} minutes are billed at least)"
         if made.after_usd:
             said += f", and SkyPilot's controller ${made.after_usd:,.2f} more until it stops"
         raise LimitError(
@@ -272,6 +281,15 @@ def refuse_no_room(made: Orders, *, known_start_s: float | None = None) -> None:
             fix="allow more, or give --outputs or --shared instead of --fetch, with which the"
             " machines stay for an hour.",
         )
+
+
+def _has_room(made: Orders, spent_usd: float, idle_s: float) -> bool:
+    """Return whether a cap leaves money, or time that is billed in any case, to train."""
+    assert made.most_usd is not None
+    left_usd = made.most_usd - spent_usd
+    if idle_s * made.usd_per_s >= left_usd:
+        return False
+    return made.billed_s(idle_s) * made.usd_per_s < left_usd + SAME_USD
 
 
 def refuse_too_late(made: Orders) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from ....catalog.errors import UsageError
 from ....catalog.units import SECONDS_PER_HOUR
 from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
-from ...bundle import ORDERS_FILE, write_orders
+from ...bundle import ORDERS_FILE, write_guard, write_orders
 from ...guard.orders import Orders, OrdersError
 from ...store.accounting import ZERO, idle_usd, node_hours, spent_usd
 from ...store.launch_record import LaunchRecord
@@ -50,6 +50,8 @@ def renew_orders(
 ) -> None:
     """Write the orders of the newest attempt: its time, its prices, what the earlier ones took.
 
+    The guard that reads them is written beside them.
+
     Args:
         record: the launch.
         now: when machines are asked for.
@@ -69,6 +71,8 @@ def renew_orders(
     orders = replace(
         orders,
         requested_at_s=now.timestamp(),
+        minimum_s=record.minimum_s or 0.0,
+        increment_s=record.billing_increment_s or 0.0,
         spent_before_usd=float(spent_usd(earlier, now=now)),
         hours_before=node_hours(earlier, now=now) / record.nodes,
         **fields,
@@ -77,6 +81,8 @@ def renew_orders(
         orders = replace(orders, max_cost_usd=float(at_most_usd))
     refuse_no_room(orders, known_start_s=_known_start_s(earlier, now))
     refuse_too_late(orders)
+    # An older version may have put a guard there that does not know all of these orders.
+    write_guard(path.parent)
     write_orders(path.parent, orders)
 
 

@@ -39,6 +39,7 @@ from ..parallel.parallelize import LossModule, SteadyDDP
 from ..parallel.pipeline_parallel import StagedModel
 from ..pipeline.passes import StagedPass
 from ..processes.processes import Processes
+from ..reporting.lines import open_lines
 from ..reporting.metrics import say
 from ..training.loss_weights import loss_weights
 from ..training.numerics import input_dtype
@@ -123,7 +124,7 @@ class Evaluation:
             say(self._no_better())
         if self._processes.is_first:
             line = {"step": step, "time": time.time(), **found, "best_step": self.best_step}
-            with (self._job.out_dir / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
+            with open_lines(self._job.out_dir / EVALUATIONS_FILE) as file:
                 file.write(json.dumps(_plain(line)) + "\n")
             words = ", ".join(f"{name} {number:.4g}" for name, number in found.items())
             say(f"evaluation after step {step}: {words}{' (best so far)' if is_best else ''}")

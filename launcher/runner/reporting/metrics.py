@@ -23,6 +23,7 @@ from typing import IO, Any
 import torch
 
 from ..job import Job
+from .lines import open_lines
 from .trackers.board import Board, writer_of_torch
 
 HEARTBEAT_EVERY_S = 5.0
@@ -60,7 +61,7 @@ class MetricsFile:
 
     def __init__(self, folder: Path, hook: Callable[[Metrics], None] | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._stream: IO[str] = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self._stream: IO[str] = open_lines(folder / "metrics.jsonl")
         self._board = Board(folder, writer_of_torch(), say)
         self._hook = hook
 

@@ -20,7 +20,7 @@ from guards import Node
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE
 from gpuplan.launcher.guard.node.processes import is_alive, kill, started_with
 from gpuplan.launcher.guard.orders import TimerOrders
-from gpuplan.launcher.lifecycle.guard_report import word_in_log
+from gpuplan.launcher.lifecycle.job.guard_report import word_in_log
 from gpuplan.launcher.prepare.task.node_setup import timed_setup
 
 WITHIN_S = 20.0

@@ -11,7 +11,7 @@ from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, NoCapacityError
-from gpuplan.launcher.lifecycle.guard_report import MANAGED_DOWN_S
+from gpuplan.launcher.lifecycle.job.guard_report import MANAGED_DOWN_S
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin
 from gpuplan.launcher.store.accounting import closing_line, spent_usd

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import Clock, FakeEngine, Killed
@@ -19,9 +20,9 @@ from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 
-def launched(context: LaunchContext, folder: Path) -> LaunchRecord:
+def launched(context: LaunchContext, folder: Path, **changes: Any) -> LaunchRecord:
     """Return a launch whose job is submitted by a command that is another process, and alive."""
-    record = make_record(folder, Clock(context.now()), pid=os.getppid())
+    record = make_record(folder, Clock(context.now()), pid=os.getppid(), **changes)
     return wait_started(context, ask(context, begin(context, record, SpendingLimits(), spot=False)))
 
 
@@ -192,13 +193,16 @@ def test_a_command_that_is_killed_while_it_tears_down_does_not_lose_a_success(
     assert spent_usd(after, now=engine.clock()) >= engine.billed_usd()
 
 
+@pytest.mark.parametrize("fetch", [None, "results"])
 def test_machines_go_where_the_end_of_their_job_cannot_be_kept(
-    tmp_path: Path, context: LaunchContext, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, fetch: str | None
 ) -> None:
-    record = launched(context, tmp_path)
-
     def refuse(*_: object, **__: object) -> LaunchRecord:
         raise StoreError("the disk is full")
+
+    context = make_context(tmp_path, engine, keep_run=refuse)
+    engine.log += 'gpuplan-record: {"id": "net-1"}\n'
+    record = launched(context, tmp_path, fetch=fetch and str(tmp_path / fetch))
 
     at(engine, "tail done", lambda: monkeypatch.setattr(context.ledger, "update", refuse))
     with pytest.raises(StoreError, match="full"):

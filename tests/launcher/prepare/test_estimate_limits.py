@@ -56,6 +56,7 @@ def test_a_refusal_says_where_the_limit_came_from(monkeypatch: pytest.MonkeyPatc
         usd_per_hour=Decimal(20),
         hours_expected=2.0,
         hours_worst=3.0,
+        hours_running=2.0,
         usd_expected=Decimal(40),
         usd_worst=Decimal(60),
         lines=(),
@@ -64,3 +65,20 @@ def test_a_refusal_says_where_the_limit_came_from(monkeypatch: pytest.MonkeyPatc
         refuse_over_budget(cost, held.guard)
     with pytest.raises(LimitError, match="and the --deadline of the estimate is in 0.02 hours"):
         refuse_past_deadline(cost, held.deadline, now=NOW, source=held.deadline_source)
+
+
+def test_a_limit_of_hours_is_held_against_those_that_run_and_not_those_that_are_billed() -> None:
+    cost = LaunchCost(
+        usd_per_hour=Decimal("24.4"),
+        hours_expected=1.0,  # A quarter of an hour, of which a whole one is billed.
+        hours_running=0.25,
+        usd_expected=Decimal("24.4"),
+        usd_worst=Decimal("24.4"),
+        lines=(),
+    )
+    refuse_over_budget(cost, GuardRequest(max_hours=0.4))
+    refuse_past_deadline(cost, NOW + timedelta(minutes=24), now=NOW)
+    with pytest.raises(LimitError, match=r"take 0\.25 hours, more than --max-hours 0\.2\."):
+        refuse_over_budget(cost, GuardRequest(max_hours=0.2))
+    with pytest.raises(LimitError, match=r"take 0\.25 hours"):
+        refuse_past_deadline(cost, NOW + timedelta(minutes=12), now=NOW)

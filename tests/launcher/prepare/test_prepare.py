@@ -85,6 +85,18 @@ def test_limits_count_the_worst_case_or_what_the_guard_allows(folder: Path) -> N
     assert reserved_usd(prepared(given_plan(), capped(worst + 1))) == worst
 
 
+def test_limits_count_what_is_billed_of_the_hours_that_are_allowed(folder: Path) -> None:
+    request = LaunchRequest(outputs=BUCKET, guard=GuardRequest(max_hours=2.45))
+    launch = prepared(given_plan(), request)
+    assert launch.billing is not None and launch.cost.usd_worst is not None
+    at_least = launch.billing.model_copy(update={"minimum_s": 9252})
+    rate, cent = max(one.paid_usd_per_hour for one in launch.places), Decimal("0.01")
+    hours = Decimal("2.45") + Decimal(5) / 60  # The idle minutes follow those that are allowed.
+    assert reserved_usd(launch) == (rate * hours).quantize(cent) < launch.cost.usd_worst
+    counted = reserved_usd(replace(launch, billing=at_least))
+    assert counted == (rate * Decimal("2.57")).quantize(cent)
+
+
 def test_what_was_never_tried_is_said(folder: Path) -> None:
     many = make_plan(layout="fsdp16", nodes=2, run=make_run())
     notes = prepared(given_plan(many)).notes

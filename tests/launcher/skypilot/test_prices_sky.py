@@ -36,7 +36,7 @@ def cases(catalogue: Catalogue) -> list[Case]:
     found: dict[tuple[str, str, OfferPurchase], Case] = {}
     for offer in catalogue.offers:
         for purchase in ("on-demand", "spot"):
-            priced = offer.launchable and offer.usd_per_hour(purchase) is not None
+            priced = offer.launchable and priced_at(offer, purchase) is not None
             whole = float(offer.accelerators).is_integer()
             if priced and whole and not (purchase == "spot" and offer.provider in NO_SPOT):
                 found.setdefault((offer.provider, offer.instance_type, purchase), (offer, purchase))
@@ -57,8 +57,13 @@ def few_regions(catalogue: Catalogue) -> Catalogue:
     return replace(catalogue, offers=tuple(one for one in catalogue.offers if id(one) in kept))
 
 
+def priced_at(offer: Offer, purchase: OfferPurchase) -> Decimal | None:
+    """Return the price at which machines are launched: no floor of a spot price is one."""
+    return offer.market_spot_usd_per_hour if purchase == "spot" else offer.usd_per_hour(purchase)
+
+
 def usd_per_hour(offer: Offer, purchase: OfferPurchase) -> Decimal:
-    usd = offer.usd_per_hour(purchase)
+    usd = priced_at(offer, purchase)
     assert usd is not None
     return usd
 

@@ -13,6 +13,7 @@ from launch_records import make_record
 
 from gpuplan.launcher.store.accounting import (
     attempt_usd,
+    closing_line,
     committed_usd,
     node_hours,
     spent_usd,
@@ -50,6 +51,13 @@ def test_an_hour_costs_its_price_and_a_second_the_minimum(tmp_path: Path) -> Non
     ]
     assert spent_usd(one, now=START) == Decimal("36.60")
     assert node_hours(one, now=START) == pytest.approx(3601 / 3600)
+
+
+def test_machines_that_cost_nothing_have_trained_all_the_same(tmp_path: Path) -> None:
+    own = attempt(3600).model_copy(update={"usd_per_hour": Decimal(0)})
+    line = closing_line(record(tmp_path, own), now=START)
+    assert line.startswith("spent $0.00, ") and ", saved at s3://" in line
+    assert closing_line(record(tmp_path, attempt(None)), now=START).endswith("nothing was rented")
 
 
 def test_hourly_billing_rounds_up(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ def test_runs_are_found_by_workload_and_plan(tmp_path: Path) -> None:
 def test_a_record_that_says_no_step_is_not_kept(tmp_path: Path, seconds: Any, steps: Any) -> None:
     store = Store(tmp_path / "store.sqlite3")
     assert not keep(store, "a", seconds, steps=steps)
+    torn = {"measured": "2.0", "steps": 100}
+    assert not keep_step(store, torn, run="b", workload="w", plan_key="p", now=lambda: START)
     assert known_runs(store, "w") == {}
 
 

@@ -14,7 +14,7 @@ from fake_engine import FakeEngine
 from launch_records import RUN, launched_with_orders, make_record
 
 from gpuplan.cli.main import run
-from gpuplan.launcher.lifecycle.engine import LostTouchError
+from gpuplan.launcher.lifecycle.engine import LostMachineError, LostTouchError
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, begin
 from gpuplan.launcher.store.estimates import Store, StoreError
 from gpuplan.launcher.store.launch_record import EngineAddress, LaunchRecord, PricedPlace
@@ -110,6 +110,28 @@ def test_status_watches_on_through_a_network_that_is_away(
     assert (slept, engine.live()) == (3, [])
     monkeypatch.setattr(engine, "requests", lose)
     assert run(["status", RUN, "--watch"]) == 2, "nobody has answered yet"
+
+
+def test_status_watches_on_while_results_cannot_be_brought(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    tries = 0
+
+    def look_at(_context: object, _runs: object) -> list[tuple[LaunchRecord, str]]:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise (LostMachineError, LostTouchError)[tries - 1]("The connection timed out.")
+        return []
+
+    monkeypatch.setattr("gpuplan.api.launches.look_at", look_at)
+    monkeypatch.setattr("gpuplan.cli.commands.status.time.sleep", lambda _seconds: None)
+    assert run(["status", RUN, "--watch"]) == 0
+    assert tries == 3
+    said = capsys.readouterr().err
+    assert "timed out. That is tried again." in said and "timed out. It is asked again." in said
+    tries = 0
+    assert run(["status", RUN]) == 1
 
 
 def test_logs_before_and_after_the_end(record: LaunchRecord, engine: FakeEngine, capsys) -> None:

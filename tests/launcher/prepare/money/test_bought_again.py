@@ -12,7 +12,7 @@ from launch_records import make_record
 
 from gpuplan.catalog.errors import PriceError
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.launcher.bundle import write_orders
+from gpuplan.launcher.bundle import GUARD, write_orders
 from gpuplan.launcher.guard.orders import HandOver, Orders, ProjectionOrders
 from gpuplan.launcher.prepare.money.bought_again import bought_again
 from gpuplan.launcher.prepare.task.orders_file import read_orders, renew_orders
@@ -99,6 +99,8 @@ def test_the_orders_have_the_prices_of_the_record(tmp_path: Path) -> None:
     write_orders(job, made)
     renew_orders(record, NOW)
     same = read_orders(record)
+    assert (same.minimum_s, same.increment_s) == (record.minimum_s, record.billing_increment_s)
+    assert (job / GUARD / "__main__.py").is_file(), "the guard of this version reads them"
     assert same.usd_per_hour_at == {"aws/us-east-1": 37.0}
     assert same.spot_usd_per_hour_at == {"aws/us-east-1": 13.0}
     assert (same.projection, same.hand_over, same.price_top) == (

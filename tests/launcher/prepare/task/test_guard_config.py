@@ -141,6 +141,14 @@ def test_a_start_that_was_seen_counts_in_place_of_the_assumed_one() -> None:
         refuse_no_room(held, known_start_s=9000.0)
 
 
+def test_a_cap_below_the_least_bill_is_refused_and_one_of_just_that_is_not() -> None:
+    held = replace(made(), usd_per_hour=24.4, minimum_s=3600.0, increment_s=1.0)
+    with pytest.raises(LimitError, match=r"cost \$24\.40 .*60 minutes are billed at least"):
+        refuse_no_room(replace(held, max_cost_usd=24.0))
+    refuse_no_room(replace(held, max_cost_usd=24.4))
+    refuse_no_room(replace(held, max_cost_usd=12.0, minimum_s=0.0))
+
+
 def test_a_smoke_run_makes_the_steps_of_the_projection() -> None:
     projection = made().projection
     assert projection is not None

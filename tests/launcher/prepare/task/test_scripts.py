@@ -12,7 +12,7 @@ from launches import RUN_ID, make_project, make_task, with_packages
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.launcher.lifecycle.guard_report import lacks_results
+from gpuplan.launcher.lifecycle.job.guard_report import lacks_results
 from gpuplan.launcher.prepare.request import (
     LaunchRequest,
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..labels import RUN_LABEL, slug
-from ..store.launch_record import LaunchRecord
-from .engine import CONTROLLER_PREFIX
+from ...labels import RUN_LABEL, slug
+from ...store.launch_record import LaunchRecord
+from ..engine import CONTROLLER_PREFIX
 
 AWS_LIVE = "pending,running,stopping,stopped"
 

@@ -14,7 +14,7 @@ from fake_engine import START, Clock, FakeEngine
 from launch_records import make_context, make_record
 
 from gpuplan.launcher.lifecycle.engine import EngineJob
-from gpuplan.launcher.lifecycle.guard_report import command_usd, managed_usd, word_in_log
+from gpuplan.launcher.lifecycle.job.guard_report import command_usd, managed_usd, word_in_log
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import attempt_usd, idle_usd
 from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord
@@ -63,6 +63,13 @@ def test_a_job_that_the_engine_began_again_is_not_known(
 ) -> None:
     word = word_in_log(line(**{**AN_HOUR, **changes}))
     assert command_usd(at_36(tmp_path, managed=True), job, word) == usd
+
+
+def test_what_a_bill_is_rounded_up_by_is_not_of_the_command(tmp_path: Path) -> None:
+    word = word_in_log(line(**{**AN_HOUR, "seen_at_s": 2800.0, "command_s": 900.0}))
+    assert word is not None
+    at_rate = word.model_copy(update={"usd_per_hour": Decimal(36)})
+    assert command_usd(at_36(tmp_path, managed=True), JOB, at_rate) == 9
 
 
 @pytest.mark.parametrize(("recoveries", "usd"), [(0, "36.30"), (2, "36.90")])
@@ -137,3 +144,8 @@ def test_a_launch_that_has_ended_keeps_it(tmp_path: Path) -> None:
     assert last.command_usd == last.usd_per_hour / 12
     whole = attempt_usd(record, last, now=engine.clock())
     assert idle_usd(record, last, now=engine.clock()) == whole - last.command_usd > 0
+
+
+@pytest.mark.parametrize("facts", [{"spent_usd": "abc"}, {"usd": [1]}, {"usd": None, "step": "x"}])
+def test_a_report_whose_numbers_are_none_is_no_report(facts: dict[str, Any]) -> None:
+    assert word_in_log(line(**facts)) is None

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ..store.accounting import ZERO
-from ..store.launch_record import LaunchRecord, Outcome
-from .engine import ENDED, EngineJob
+from ...store.accounting import ZERO
+from ...store.launch_record import LaunchRecord, Outcome
+from ..engine import ENDED, EngineJob
+from ..machines import Changes
 from .guard_report import (
     GuardReport,
     command_usd,
@@ -17,8 +18,9 @@ from .guard_report import (
     lacks_results,
     managed_usd,
 )
-from .machines import Changes
 
+SIGNAL = "signal"
+"""The guard's word for an end that came from outside."""
 UNASKED = "no machine was ever asked for, and SkyPilot's controller alone is counted"
 
 
@@ -60,16 +62,21 @@ class JobEnd:
         """Return what the guard ended it for, in a word."""
         return None if self.word is None else self.word.why
 
-    def outcome(self, *, is_fetched: bool, is_told: bool) -> tuple[Outcome, str]:
+    def outcome(self, *, has_left: bool | None, is_told: bool) -> tuple[Outcome, str]:
         """Return how it ended, and one sentence on it.
 
         Args:
-            is_fetched: whether its results were fetched, where they are to be.
+            has_left: whether it had results to fetch; None where they were not fetched.
             is_told: whether it was told to stop.
         """
         outcome, why = self._said(is_told=is_told)
-        if self.record.fetch is not None and not is_fetched:
-            why += "; its results were not brought here"
+        if self.record.fetch is not None and not has_left:
+            why += "; it left no results" if has_left is False else "; its results were not brought"
+        if self.job.may_leave_machines:
+            why += (
+                "; SkyPilot's controller failed, which may have left its machines on: look with"
+                " `gpuplan reconcile` and in the console of their cloud"
+            )
         if lacks_results(self.log):
             outcome = "failed" if outcome == "succeeded" else outcome
             why += (
@@ -96,6 +103,9 @@ class JobEnd:
         }
 
     def _said(self, *, is_told: bool) -> tuple[Outcome, str]:
+        if self.word is not None and self.word.why == SIGNAL and self.job.status == "cancelled":
+            # Its guard cannot tell who sent the signal, and the engine can.
+            return "stopped", "the job was cancelled"
         if self.word is not None:
             return self.word.outcome, self.word.text
         if self.job.status == "succeeded" and is_told:

@@ -9,9 +9,9 @@ import pytest
 from fake_engine import FakeEngine
 from launch_records import launched, make_record
 
-from gpuplan.launcher.lifecycle import job_log
 from gpuplan.launcher.lifecycle.context import LaunchContext
-from gpuplan.launcher.lifecycle.job_log import Copied, LogEnd, log_path
+from gpuplan.launcher.lifecycle.job import job_log
+from gpuplan.launcher.lifecycle.job.job_log import Copied, LogEnd, log_path
 from gpuplan.launcher.lifecycle.resume import reconcile_run
 
 GUARDED = 'gpuplan-guard: {"verdict": {"why": "max-cost", "text": "reached", "exit_code": 4}}\n'
@@ -42,3 +42,14 @@ def test_a_log_that_is_too_long_still_says_how_its_job_ended(
     assert ended.outcome == "guarded"
     kept = log_path(ended, 1).read_text()
     assert len(kept) < 400 and kept.startswith("gpuplan: ") and kept.endswith(GUARDED)
+
+
+def test_a_log_that_is_not_all_text_ends_its_launch_all_the_same(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    engine.log = "step \udcff\n" + GUARDED
+    record = launched(context, make_record(tmp_path, engine.clock))
+    engine.end_job(record.cluster, "failed")
+    ended, _ = reconcile_run(context, record)
+    assert (ended.outcome, engine.live()) == ("guarded", [])
+    assert log_path(ended, 1).read_text() == "step ?\n" + GUARDED

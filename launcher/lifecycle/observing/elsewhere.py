@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..store.launch_record import EngineAddress, LaunchRecord
-from .engine import Engine, EngineError
+from ...store.launch_record import EngineAddress, LaunchRecord
+from ..engine import Engine, EngineError
 
 
 class ElsewhereError(EngineError):

@@ -7,14 +7,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from ...catalog.frozen import FrozenModel, Usd
-from ...catalog.units import SECONDS_PER_HOUR
-from ...planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
-from ...planner.cost.run_cost import CENT
-from ..store.accounting import ZERO, attempt_usd
-from ..store.launch_record import LaunchRecord, Outcome
-from ..task_file import UPLOAD_MARK
-from .engine import EngineJob
+from ....catalog.frozen import FrozenModel, Usd
+from ....catalog.units import SECONDS_PER_HOUR
+from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
+from ....planner.cost.run_cost import CENT
+from ...store.accounting import ZERO, attempt_usd
+from ...store.launch_record import LaunchRecord, Outcome
+from ...task_file import UPLOAD_MARK
+from ..engine import EngineJob
 
 MARK = "gpuplan-guard: "
 RUN_MARK = "gpuplan-record: "
@@ -51,6 +51,8 @@ class GuardReport(FrozenModel):
     """Of what was paid for in this attempt of the guard, until the command ended, from 0 to 1."""
     attempt_usd: Usd | None = None
     """Cost of this attempt of the guard."""
+    usd_per_hour: Usd | None = None
+    """All machines, by which it counted; None in lines of guards that did not say it."""
     paid_s: float | None = None
     """For how long it was paid for, by a clock that is not set."""
 
@@ -108,7 +110,12 @@ def command_usd(record: LaunchRecord, job: EngineJob, word: GuardReport | None) 
             return None
         is_alone = machines_usd is not None and abs(machines_usd - word.attempt_usd) < CENT
         is_whole = job.recoveries == 0 and is_alone
-        return (word.attempt_usd * Decimal(str(word.command_share))) if is_whole else None
+        if not is_whole:
+            return None
+        if word.usd_per_hour is not None and word.command_s is not None:
+            # What is rounded up of a bill is none of the command's.
+            return _usd_of(word.usd_per_hour, word.command_s)
+        return word.attempt_usd * Decimal(str(word.command_share))
     if word is not None and word.command_s is not None:
         seconds = word.command_s
     elif job.started_at is not None and job.ended_at is not None:
@@ -117,7 +124,11 @@ def command_usd(record: LaunchRecord, job: EngineJob, word: GuardReport | None) 
         return None
     if last.usd_per_hour is None:
         return None
-    return last.usd_per_hour * Decimal(str(seconds)) / Decimal(SECONDS_PER_HOUR)
+    return _usd_of(last.usd_per_hour, seconds)
+
+
+def _usd_of(usd_per_hour: Decimal, seconds: float) -> Decimal:
+    return usd_per_hour * Decimal(str(seconds)) / Decimal(SECONDS_PER_HOUR)
 
 
 def counted_s(job: EngineJob, word: GuardReport | None) -> float:
@@ -189,9 +200,10 @@ def _word(text: str) -> GuardReport | None:
             command_s=said.get("command_s"),
             command_share=_command_share(said),
             attempt_usd=_usd(said.get("usd")),
+            usd_per_hour=_usd(said.get("usd_per_hour")),
             paid_s=_paid_s(said),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
         return None
 
 

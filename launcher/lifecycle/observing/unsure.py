@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ..store.launch_record import LaunchRecord
-from .context import LaunchContext
+from ...store.launch_record import LaunchRecord
+from ..context import LaunchContext
 from .observe import Finding, Observed
 
 REMEMBERED = timedelta(days=30)

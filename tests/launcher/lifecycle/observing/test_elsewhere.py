@@ -10,8 +10,8 @@ from launch_records import RUN, launched, make_context, make_record
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.labels import slug
 from gpuplan.launcher.lifecycle.context import LaunchContext
-from gpuplan.launcher.lifecycle.elsewhere import ElsewhereError
 from gpuplan.launcher.lifecycle.engine import EngineError
+from gpuplan.launcher.lifecycle.observing.elsewhere import ElsewhereError
 from gpuplan.launcher.lifecycle.reconcile.reconcile import (
     LabelledMachine,
     Listing,

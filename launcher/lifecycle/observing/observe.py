@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..store.launch_record import LaunchRecord
-from .elsewhere import refuse_elsewhere
-from .engine import (
+from ...store.launch_record import LaunchRecord
+from ..engine import (
     ENDED,
     WITHOUT_MACHINES,
     Cluster,
@@ -20,6 +17,8 @@ from .engine import (
     EngineRequest,
     NoEngineError,
 )
+from .elsewhere import refuse_elsewhere
+from .launching_process import is_alive
 
 Finding = Literal[
     "nothing",
@@ -222,19 +221,6 @@ def silence_text(record: LaunchRecord) -> str:
         f" held by its guard and timer.{costs} `gpuplan down {record.run}` ends it, with what its"
         " newest checkpoint does not hold."
     )
-
-
-def is_alive(record: LaunchRecord, *, host: str | None = None) -> bool:
-    """Return whether the command that launched a run still runs on this machine."""
-    if record.host != (host or platform.node()) or record.pid == os.getpid():
-        return False
-    try:
-        os.kill(record.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def rented(record: LaunchRecord, cluster: Cluster) -> dict[str, object]:

@@ -8,9 +8,9 @@ from collections import deque
 from pathlib import Path
 from typing import TextIO
 
-from ...catalog.files import write_atomically
-from ..store.launch_record import LaunchRecord
-from .engine import Engine, EngineError, EngineJob
+from ....catalog.files import write_atomically
+from ...store.launch_record import LaunchRecord
+from ..engine import Engine, EngineError, EngineJob
 
 MOST_CHARACTERS = 32_000_000
 """Of a log that is kept: one of many days would not fit into memory while machines wait to go."""
@@ -37,7 +37,8 @@ def keep_log(engine: Engine, record: LaunchRecord, job: EngineJob, known: str | 
     number = 1 if last is None else last.number
     # The folder may have been removed, and a log is not worth failing for.
     with contextlib.suppress(OSError):
-        write_atomically(log_path(record, number), text)
+        # A script prints what it likes: what is no text is not worth a machine that stays on.
+        write_atomically(log_path(record, number), text.encode("utf-8", "replace"))
     return text
 
 
