@@ -246,4 +246,9 @@ def _front_points(answer: Estimate) -> Iterator[FrontPoint]:
     for plan in _front(answer):
         job = plan.whole_job
         if job is not None and job.usd is not None:
-            yield FrontPoint(hours=job.hours, usd=job.usd + job.beside_usd, rent=plan.place)
+            yield FrontPoint(
+                hours=job.hours,
+                usd=job.usd + job.beside_usd,
+                rent=plan.place,
+                lower_bound=plan.is_lower_bound,
+            )

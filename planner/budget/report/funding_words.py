@@ -50,7 +50,8 @@ def _covered(
     planned = "The planned cost" if is_whole else "The planned cost that is known"
     if unfunded_usd:
         nor = f", nor {dollars(short_usd)} of the contingency" if short_usd else ""
-        return f"{dollars(unfunded_usd)} of it is paid by no source of money{nor}."
+        least = "" if is_whole else "At least "
+        return f"{least}{dollars(unfunded_usd)} of it is paid by no source of money{nor}."
     if not contingency_usd:
         return "All of it is funded." if is_whole else "All of it that has a price is funded."
     if short_usd:

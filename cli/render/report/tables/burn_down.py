@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from .....planner.budget.project.months import Month
 from .....planner.budget.report.report import BudgetReport
+from ..figures import least
 from .tables import Column, Table, without_empty
 
 
@@ -16,6 +17,7 @@ class UntilMonth:
 
     month: str
     planned_usd: Decimal
+    """Marked, as its range, where it is the least that it may be."""
     low_usd: Decimal
     """With a chance of 10 % it is less."""
     high_usd: Decimal
@@ -36,9 +38,9 @@ def burn_down(report: BudgetReport) -> list[UntilMonth]:
         found.append(
             UntilMonth(
                 month=row.name,
-                planned_usd=planned,
-                low_usd=until.p10_usd,
-                high_usd=until.p90_usd,
+                planned_usd=least(planned, until.lower_bound),
+                low_usd=least(until.p10_usd, until.lower_bound),
+                high_usd=least(until.p90_usd, until.lower_bound),
                 spent_usd=sum(spent, Decimal(0)) if is_past else None,
             )
         )
