@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..cost.run_cost import UNIT
-from .attempts import hours_expected, runs_expected
+from .attempts import hours_expected, times_paid
 from .fixed_rows import egress_price, storage_months, storage_price
 from .ledger import Books
 from .money import quantum
@@ -95,7 +95,8 @@ def _of_runs(books: Books) -> Iterator[LedgerLine]:
             yield from _spread(span, line, books)
             continue
         for line in cost.open_lines:
-            yield from _spread(span, line, books, times=runs_expected(span.of, books.option))
+            times = times_paid(span.of, line.name, books.option)
+            yield from _spread(span, line, books, times=times)
 
 
 def _spread(
