@@ -28,13 +28,14 @@ class UntilMonth:
 
 def burn_down(report: BudgetReport) -> list[UntilMonth]:
     """Return the months with what is planned and what is spent until the end of each."""
-    last = max((one.month for one in report.spent), default=None)
+    spent_usd = _spent_by_month(report)
+    last = max(spent_usd, default=None)
     planned, found = Decimal(0), []
     for row, until in zip(report.by_month, report.month_ranges, strict=True):
         month = Month.parse(row.name)
         planned += row.usd
         is_past = last is not None and month <= max(last, report.project.start)
-        spent = [one.usd for one in report.spent if one.month <= month]
+        spent = [usd for of, usd in spent_usd.items() if of <= month]
         found.append(
             UntilMonth(
                 month=row.name,
@@ -44,6 +45,16 @@ def burn_down(report: BudgetReport) -> list[UntilMonth]:
                 spent_usd=sum(spent, Decimal(0)) if is_past else None,
             )
         )
+    return found
+
+
+def _spent_by_month(report: BudgetReport) -> dict[Month, Decimal]:
+    """Return what launches have cost in each month, as their limits count it."""
+    found: dict[Month, Decimal] = {}
+    for one in report.spent:
+        for month, usd in (one.usd_by_month or {str(one.month): one.usd}).items():
+            key = Month.parse(month)
+            found[key] = found.get(key, Decimal(0)) + usd
     return found
 
 
