@@ -182,7 +182,7 @@ def _months(made: BudgetReport) -> Rows:
         rows=tuple(
             (
                 row.month,
-                Amount(usd(row.planned_usd), row.planned_usd),
+                Amount(usd(least(row.planned_usd, row.lower_bound)), row.planned_usd),
                 Amount(f"{about_usd(row.low_usd)} to {about_usd(row.high_usd)}", row.high_usd),
                 _known(row.spent_usd),
                 _known(None if row.spent_usd is None else made.budget_usd - row.spent_usd),

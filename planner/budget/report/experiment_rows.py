@@ -9,6 +9,7 @@ from ...plan.plan import Plan
 from ...predict.measured.known_runs import run_key
 from ..attempts import runs_expected
 from ..ledger import Books, total_usd
+from ..money import NOTHING
 from ..planned import PlannedRuns, RunCostOf
 from ..ranges import Ranges
 from ..run_trend import at_mean_price
@@ -71,6 +72,7 @@ def _experiment_row(
         run_usd=cost.usd,
         run_usd_low=cost.usd_low,
         run_usd_high=cost.usd_high,
+        run_beside_usd=NOTHING if cost.usd is None else (cost.whole_usd or cost.usd) - cost.usd,
         accelerator_hours=sum(accelerator_hours(span, books) for span in spans),
         starts=month_at(books.project.start, spans[0].begin_h),
         begins_h=spans[0].begin_h,

@@ -187,11 +187,15 @@ class ExperimentRow(FrozenModel):
     run_hours_high: float
     """High end of the 80 % interval."""
     run_usd: Usd | None
-    """Likely US dollars of one run, at the mean price of the months in which they take place."""
+    """Likely US dollars of one run's machines, at the mean price of the months in which they take
+    place."""
     run_usd_low: Usd | None
     """Low end of the 80 % interval."""
     run_usd_high: Usd | None
     """High end of the 80 % interval."""
+    run_beside_usd: Usd = Decimal(0)
+    """US dollars that a run surely pays beside its machines, as far as they are known: disks, an
+    idle tail. With them it costs what its estimate says."""
     accelerator_hours: float
     """Of all its runs together."""
     starts: Month

@@ -17,13 +17,14 @@ class UntilMonth:
 
     month: str
     planned_usd: Decimal
-    """Marked, as its range, where it is the least that it may be."""
     low_usd: Decimal
     """With a chance of 10 % it is less."""
     high_usd: Decimal
     """With a chance of 10 % it is more."""
     spent_usd: Decimal | None
     """As the accounts of the launches say; None after the last month with a launch."""
+    lower_bound: bool = False
+    """Whether what is planned, and its range, are the least that they may be."""
 
 
 def burn_down(report: BudgetReport) -> list[UntilMonth]:
@@ -39,9 +40,10 @@ def burn_down(report: BudgetReport) -> list[UntilMonth]:
         found.append(
             UntilMonth(
                 month=row.name,
-                planned_usd=least(planned, until.lower_bound),
-                low_usd=least(until.p10_usd, until.lower_bound),
-                high_usd=least(until.p90_usd, until.lower_bound),
+                planned_usd=planned,
+                low_usd=until.p10_usd,
+                high_usd=until.p90_usd,
+                lower_bound=until.lower_bound,
                 spent_usd=sum(spent, Decimal(0)) if is_past else None,
             )
         )
@@ -75,9 +77,9 @@ def burn_down_table(report: BudgetReport) -> Table:
         rows=tuple(
             (
                 row.month,
-                row.planned_usd,
-                row.low_usd,
-                row.high_usd,
+                least(row.planned_usd, row.lower_bound),
+                least(row.low_usd, row.lower_bound),
+                least(row.high_usd, row.lower_bound),
                 report.budget_usd - row.planned_usd,
                 row.spent_usd,
                 None if row.spent_usd is None else report.budget_usd - row.spent_usd,

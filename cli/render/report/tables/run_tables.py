@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from .....catalog.units import GIB, HOURS_PER_DAY
 from .....planner.budget.report.report import BudgetReport
@@ -48,7 +49,7 @@ def experiments_table(report: BudgetReport) -> Table:
                 row.run_hours,
                 row.run_hours_low,
                 row.run_hours_high,
-                None if row.run_usd is None else least(row.run_usd, row.total.lower_bound),
+                _run_usd(row),
                 *range_cells(row.total),
             )
             for row in report.experiments
@@ -56,6 +57,13 @@ def experiments_table(report: BudgetReport) -> Table:
         has_total=True,
     )
     return without_empty(table)
+
+
+def _run_usd(row: ExperimentRow) -> Decimal | None:
+    """Return what one run costs, with what it surely pays beside its machines."""
+    if row.run_usd is None:
+        return None
+    return least(row.run_usd + row.run_beside_usd, row.total.lower_bound)
 
 
 def timeline_table(report: BudgetReport) -> Table:
