@@ -194,5 +194,9 @@ def _renamed(side: _Side, name: str) -> _Side:
         "experiments": tuple(one.model_copy(update=facts) for one in report.experiments),
         "entries": tuple(one.model_copy(update={"experiment": name}) for one in report.entries),
         "unpriced": (name,) if report.unpriced else (),
+        "in_part": (name,) if report.in_part else (),
+        "open_lines": tuple(
+            one.model_copy(update={"experiment": name}) for one in report.open_lines
+        ),
     }
     return replace(side, report=report.model_copy(update=renamed))

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.user_files.tree import Branch, Items, Leaf, Tree, read_tree
-from ...planner.budget.project.experiment import OF_SEARCHES, Experiment, Setting
+from ...planner.budget.project.experiment import OF_MACHINES, OF_SEARCHES, Experiment, Setting
 from ...planner.budget.project.fields import listed
 from ...planner.budget.project.project import PROJECT_FILE, Project
 from .run_names import Place, same_names
@@ -136,10 +136,13 @@ def _with_defaults(values: Written) -> Written:
         return values
     known = {name: value for name, value in defaults.items() if name in Setting.model_fields}
     for_hours = {name: value for name, value in known.items() if _holds_for_hours(name, value)}
+    for_plans = {name: value for name, value in known.items() if name not in OF_MACHINES}
+
+    def of(given: dict[str, Written]) -> dict[str, Written]:
+        return for_hours if "hours" in given else for_plans if "plan" in given else known
+
     filled = {
-        name: {**(for_hours if "hours" in given else known), **given}
-        if isinstance(given, dict)
-        else given
+        name: {**of(given), **given} if isinstance(given, dict) else given
         for name, given in experiments.items()
     }
     return {**values, "experiments": filled}

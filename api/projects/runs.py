@@ -21,11 +21,12 @@ from ...planner.plan.question import Money, Question
 from ...planner.search.answer.near_miss import obstacles
 from ...planner.search.progress import Progress
 from ..answers import estimate
-from ..kept import keep, kept_plan
+from ..kept import keep
 from ..models.inputs import Inputs, read_inputs
 from .grid import Params, model_path, params_of_model, rungs, variants
 from .kept_answers import KeptAnswers
 from .machines import machine_cost
+from .plan_rows import kept_of
 from .questions import question_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Answers:
 
     def _planned_of(self, name: str, spec: Experiment) -> Iterator[PlannedRuns]:
         if spec.model is None:
-            kept = None if spec.hours is not None else _kept(spec, name)
+            kept = None if spec.hours is not None else kept_of(spec, self.catalogue)
             cost = machine_cost(spec, self.catalogue) if kept is None else run_cost_of(kept.plan)
             yield PlannedRuns(
                 name=name,
@@ -177,18 +178,6 @@ def _workload_of(kept: SourcedPlan) -> str | None:
     return None if origin is None else workload_key(origin.spec, files=origin.files_hash)
 
 
-def _kept(spec: Experiment, name: str) -> SourcedPlan:
-    assert spec.plan is not None
-    kept = kept_plan(spec.plan)
-    plan = kept.plan
-    if plan.job is None:
-        raise UsageError(
-            f"{name}: plan {plan.id} has no amount of work, so that it has no cost.",
-            fix="estimate it with --tokens, --samples, --epochs or --steps.",
-        )
-    return kept
-
-
 def _options(answer: Estimate, name: str, spec: Experiment, money: Money) -> dict[OptionName, Plan]:
     """Return the cheapest, the recommended and the fastest plan of an answer.
 
@@ -246,4 +235,9 @@ def _front_points(answer: Estimate) -> Iterator[FrontPoint]:
     for plan in _front(answer):
         job = plan.whole_job
         if job is not None and job.usd is not None:
-            yield FrontPoint(hours=job.hours, usd=job.usd + job.beside_usd, rent=plan.place)
+            yield FrontPoint(
+                hours=job.hours,
+                usd=job.usd + job.beside_usd,
+                rent=plan.place,
+                lower_bound=plan.is_lower_bound,
+            )

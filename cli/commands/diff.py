@@ -84,8 +84,7 @@ def command(
         return LimitError.exit_code
     if fail_if_over is not None and answer.not_compared:
         if not quiet:
-            names = ", ".join(answer.not_compared)
-            said = f"Not known whether --fail-if-over is kept: there is no price of {names}."
+            said = f"Not known whether --fail-if-over is kept: {answer.not_compared_text}."
             click.echo(said, err=True)
         return PriceError.exit_code
     return 0

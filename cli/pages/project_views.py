@@ -17,7 +17,7 @@ from ...api.projects.spending import with_launches
 from ...launcher.store.launch_record import LaunchRecord
 from ...planner.budget.report.report import BudgetReport
 from ...planner.budget.report.rows import ExperimentRow
-from ..render.report.figures import about_usd, usd
+from ..render.report.figures import about_usd, least, usd
 from ..render.report.tables.burn_down import burn_down
 from .burn_charts import budget_burn_down
 from .launch_rows import attempt_spans
@@ -98,14 +98,18 @@ def project(key: str, now: datetime) -> View:
 def _tiles(made: BudgetReport, spent: Decimal) -> Tiles:
     ranges = f"{about_usd(made.total.p10_usd)} to {about_usd(made.total.p90_usd)}"
     share = spent / made.budget_usd if made.budget_usd else Decimal(0)
+
+    def known(amount_usd: Decimal) -> str:
+        return usd(least(amount_usd, made.is_lower_bound))
+
     return Tiles(
         tiles=(
-            Tile("Budget", usd(made.budget_usd), f"with {usd(made.contingency_usd)} contingency"),
-            Tile("Planned", usd(made.total.usd), f"80 % range {ranges}"),
+            Tile("Budget", known(made.budget_usd), f"with {usd(made.contingency_usd)} contingency"),
+            Tile("Planned", known(made.total.usd), f"80 % range {ranges}"),
             Tile("Spent until now", usd(spent), f"{share:.0%} of the budget".replace("%", " %")),
             Tile(
                 "Will come to",
-                usd(made.will_come_to_usd),
+                known(made.will_come_to_usd),
                 "launches as they are, all other runs as planned",
             ),
         )
@@ -124,12 +128,10 @@ def _time_line(
             begin=first + timedelta(hours=row.begins_h),
             end=first + timedelta(hours=row.ends_h),
             kind="likely",
-            title=f"{row.name}: planned, {usd(row.total.usd)}",
+            title=f"{row.name}: planned, {_planned(row)}",
         )
         ran = [span for one in runs.get(row.plan_id or "", ()) for span in attempt_spans(one, now)]
-        rows.append(
-            SpanRow(name=row.name, link=None, spans=(planned, *ran), text=usd(row.total.usd))
-        )
+        rows.append(SpanRow(name=row.name, link=None, spans=(planned, *ran), text=_planned(row)))
     return time_line(rows, now=now, label="Experiments in time; the table below has the sums.")
 
 
@@ -164,9 +166,13 @@ def _experiment_row(
         Amount(f"{row.runs:,}", row.runs),
         Amount(f"{len(of_row):,}", len(of_row)),
         Amount(f"{open_now:,}", open_now),
-        Amount(usd(row.total.usd), row.total.usd),
+        Amount(_planned(row), row.total.usd),
         Amount(usd(amount), amount),
     )
+
+
+def _planned(row: ExperimentRow) -> str:
+    return usd(least(row.total.usd, row.total.lower_bound))
 
 
 def _months(made: BudgetReport) -> Rows:
@@ -176,7 +182,7 @@ def _months(made: BudgetReport) -> Rows:
         rows=tuple(
             (
                 row.month,
-                Amount(usd(row.planned_usd), row.planned_usd),
+                Amount(usd(least(row.planned_usd, row.lower_bound)), row.planned_usd),
                 Amount(f"{about_usd(row.low_usd)} to {about_usd(row.high_usd)}", row.high_usd),
                 _known(row.spent_usd),
                 _known(None if row.spent_usd is None else made.budget_usd - row.spent_usd),

@@ -20,7 +20,7 @@ from ...planner.plan.plan import Plan
 from ..render.plans.estimate import meanings
 from ..render.plans.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_items
 from ..render.plans.plan_table import marks_of
-from ..render.report.figures import about_usd, usd
+from ..render.report.figures import about_usd, least, usd
 from ..render.report.words import standing
 from ..render.text.money_items import amount_text, data_items, paid_lines
 from ..render.text.notes import joined_notes
@@ -74,9 +74,9 @@ def _report_row(key: str, report: BudgetReport) -> tuple[Cell, ...]:
     return (
         Link(report.project.name, f"/project/{key}"),
         _time(report.generated_at),
-        Amount(usd(total.usd), total.usd),
+        Amount(usd(least(total.usd, report.is_lower_bound)), total.usd),
         Amount(f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}", total.p90_usd),
-        Amount(usd(report.budget_usd), report.budget_usd),
+        Amount(usd(least(report.budget_usd, report.is_lower_bound)), report.budget_usd),
         standing(report),
     )
 

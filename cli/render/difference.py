@@ -8,7 +8,7 @@ from decimal import Decimal
 from rich.text import Text
 
 from ...planner.budget.difference.causes import Cause, Difference, ExperimentDifference, Side
-from .report.figures import NOTHING, UNKNOWN, clean, cut, usd
+from .report.figures import NOTHING, UNKNOWN, clean, cut, least, usd
 from .report.formats.markdown import escaped
 from .text.columns import Align, aligned, column_widths
 
@@ -65,8 +65,8 @@ def _sums(answer: Difference) -> Iterator[tuple[str, ...]]:
     for one in answer.experiments[:MOST_ROWS]:
         yield (
             _name(one.name),
-            NOTHING if one.is_new else _known(one.before_usd),
-            NOTHING if one.is_left_out else _known(one.after_usd),
+            NOTHING if one.is_new else _known(one.before_usd, one.name in answer.before.in_part),
+            NOTHING if one.is_left_out else _known(one.after_usd, one.name in answer.after.in_part),
             UNKNOWN if one.name in answer.not_compared else signed(one.difference_usd),
         )
     rest = answer.experiments[MOST_ROWS:]
@@ -86,7 +86,7 @@ def _sums(answer: Difference) -> Iterator[tuple[str, ...]]:
 
 def _budget(side: Side) -> str:
     """Return a budget; "≥" before one that leaves out what has no price."""
-    return f"{'≥ ' if side.unpriced else ''}{usd(side.budget_usd)}"
+    return usd(least(side.budget_usd, side.is_lower_bound))
 
 
 def _together(rest: Sequence[ExperimentDifference]) -> tuple[str, str, str]:
@@ -117,8 +117,8 @@ def _left_out(answer: Difference) -> Iterator[str]:
         yield f"{which}: {signed(whole)}."
 
 
-def _known(amount: Decimal | None) -> str:
-    return UNKNOWN if amount is None else usd(amount)
+def _known(amount: Decimal | None, lower_bound: bool) -> str:  # noqa: FBT001
+    return UNKNOWN if amount is None else usd(least(amount, lower_bound))
 
 
 def _name(text: str) -> str:

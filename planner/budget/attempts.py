@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..cost.beside_machines.beside import IDLE_TAIL
+from ..cost.beside_machines.dataset_cost import MOVED
 from .planned import PlannedRuns, RunCostOf
 from .report.rows import OptionName
 
+OF_EACH_ATTEMPT = (IDLE_TAIL, MOVED)
+"""Lines that cost the same of a run that fails or ends early as of a whole one."""
 ROUNDED_UP = "billing increment"
 """The line of what a seller bills beyond what ran."""
 
@@ -68,3 +72,14 @@ def runs_expected(one: PlannedRuns, option: OptionName | None = None) -> float:
     """Return how many whole runs take as many hours as one occurrence, every attempt counted."""
     hours = one.chosen(option).hours
     return hours_expected(one, option) / hours if hours else float(one.runs)
+
+
+def times_paid(one: PlannedRuns, line: str, option: OptionName | None = None) -> float:
+    """Return how often a line beside the machines of a run is paid in one occurrence.
+
+    Disks and the like are there while machines are; an idle tail is of every attempt, however long
+    it is.
+    """
+    if line in OF_EACH_ATTEMPT:
+        return one.runs * (1 + one.repeated) * (1 + one.spec.development)
+    return runs_expected(one, option)

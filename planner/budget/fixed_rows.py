@@ -77,13 +77,11 @@ def _tax_row(row: Entry, rate_usd: Decimal) -> Entry:
 
 def _storage_rows(project: Project) -> Iterator[Entry]:
     for one in project.storage:
-        first = max(one.start or project.start, project.start)
-        last = project.end if one.months is None else first.plus(one.months - 1)
         price = storage_price(one)
-        for i in range(min(last, project.end).since(first) + 1):
+        for month in storage_months(one, project):
             if price is not None:
                 yield _project_row(
-                    first.plus(i),
+                    month,
                     "storage",
                     one.name,
                     *price,
@@ -91,6 +89,13 @@ def _storage_rows(project: Project) -> Iterator[Entry]:
                     region=one.region,
                     owner=project.owner,
                 )
+
+
+def storage_months(one: Storage, project: Project) -> list[Month]:
+    """Return the months of a project in which data is kept."""
+    first = max(one.start or project.start, project.start)
+    last = project.end if one.months is None else first.plus(one.months - 1)
+    return [first.plus(i) for i in range(min(last, project.end).since(first) + 1)]
 
 
 def _egress_rows(project: Project) -> Iterator[Entry]:

@@ -10,20 +10,22 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import groupby
 
 from ...catalog.terms.pricebook import Credit
 from ...catalog.units import SECONDS_PER_HOUR
 from ..cost.paid_whole import AFTER_HOURS, FURTHER, UNUSED, PaidWhole
 from ..cost.run_cost import UNIT
 from ..cost.tax import TAX
-from .attempts import again_hours, billed_hours, evaluation_hours, runs_expected
+from .attempts import again_hours, billed_hours, evaluation_hours, times_paid
 from .fixed_rows import IdlePrice, fixed_rows
-from .money import NOTHING, quantum, rounded_usd
+from .money import NOTHING, cents, quantum, rounded_usd
 from .planned import PlannedRuns, RunCostOf, RunLine
 from .project.months import Month, shares_by_month
 from .project.project import Project
 from .report.rows import Entry, EntryKind, OptionName
 from .schedule import Span, month_at, schedule
+from .settled import settled
 from .trend import trend_of
 
 
@@ -84,8 +86,7 @@ def run_lines(one: PlannedRuns, option: OptionName | None = None) -> list[RunLin
 
 def _of_all_runs(one: PlannedRuns, line: RunLine, option: OptionName | None) -> RunLine:
     if line.unit != UNIT:
-        # Disks and the like are there while machines are, of runs begun again or tried too.
-        return replace(line, quantity=line.quantity * runs_expected(one, option))
+        return replace(line, quantity=line.quantity * times_paid(one, line.name, option))
     share = 1.0 if line.kind in ("start-up", "commitment") else one.work_share
     return replace(line, quantity=line.quantity * one.runs * share)
 
@@ -116,34 +117,53 @@ def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
     cost = one.chosen(books.option)
     tax = next((line.unit_usd for line in cost.lines if line.name == TAX), None)
     lines, term_h = _with_terms(run_lines(one, books.option), span, cost, project)
+    rows, usd = _net_rows(span, lines, term_h, books)
+    if not term_h:  # The hours of a term are paid whole, and none of them moves.
+        rows = settled(rows, cents(usd))
+    for month, of_month in groupby(rows, lambda row: row.month):
+        net_rows = list(of_month)
+        # Machines and what is beside them have each a tax of their own, as in an estimate.
+        for is_hours in (True, False):
+            part = [row for row in net_rows if (row.unit == UNIT) is is_hours]
+            yield from part
+            net = total_usd(part)
+            if tax is not None and net:
+                line = RunLine(
+                    kind="tax",
+                    name=TAX,
+                    quantity=1,
+                    unit="USD",
+                    unit_usd=quantum(tax),
+                    list_unit_usd=_list_tax(tax, part, net),
+                )
+                yield _row(one, cost, month, line, net)
+
+
+def _net_rows(
+    span: Span, lines: Sequence[RunLine], term_h: float, books: Books
+) -> tuple[list[Entry], Decimal]:
+    """Return the rows of one occurrence without tax, by month, and what they cost, not rounded."""
+    one, project = span.of, books.project
+    cost = one.chosen(books.option)
     even = dict(shares_by_month(project.start, span.begin_h, span.end_h))
     first = _shares_of_begins(span, project) if cost.is_paid_first else {}
     last = dict(shares_by_month(project.start, span.begin_h + term_h, span.end_h))
+    rows, usd = list[Entry](), NOTHING
     for month in sorted({*even, *first}):
-        rows: list[Entry] = []
         for line in lines:
             is_after = term_h > 0 and line.name in AFTER_LINES
             shares = last if is_after else even
             if cost.is_paid_first and line.unit == UNIT:
                 shares = first
-            quantity = quantum(line.quantity * shares.get(month, 0.0))
+            exact = Decimal(line.quantity * shares.get(month, 0.0))
+            quantity = quantum(exact)
             if quantity:
                 priced = line if cost.is_price_agreed else _at(month, line, project)
                 if is_after:
                     priced = _after_at(month, line, cost, project)
                 rows.append(_row(one, cost, month, _in_quanta(priced), quantity))
-        yield from rows
-        if tax is not None and rows:
-            net = total_usd(rows)
-            line = RunLine(
-                kind="tax",
-                name=TAX,
-                quantity=1,
-                unit="USD",
-                unit_usd=quantum(tax),
-                list_unit_usd=_list_tax(tax, rows, net),
-            )
-            yield _row(one, cost, month, line, net)
+                usd += exact * priced.unit_usd
+    return rows, usd
 
 
 def _shares_of_begins(span: Span, project: Project) -> dict[Month, float]:

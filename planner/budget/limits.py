@@ -12,7 +12,8 @@ from .money import NOTHING
 from .planned import PlannedRuns
 from .project.on_exceed import OnExceed
 from .project.project import Project
-from .report.rows import Entry, LimitCheck, Sum
+from .report.limit_rows import LimitCheck
+from .report.rows import Entry, Sum
 from .sums import is_same_owner
 from .unpriced import Unpriced
 
@@ -50,13 +51,13 @@ def limit_checks(
         found.add(f"month {dearest.name}", dearest.usd, limits.month)
     for owner, limit_usd in limits.owners.items():
         usd = total_usd(row for row in entries if _is_of(row.owner, owner))
-        names = [one.name for one in unpriced if _is_of(one.owner, owner)]
-        found.add(f"owner {owner}", usd, limit_usd, names)
+        of_owner = [one for one in unpriced if _is_of(one.owner, owner)]
+        found.add(f"owner {owner}", usd, limit_usd, of_owner)
     for one in planned if limits.run is not None else ():
         usd = one.chosen().whole_usd
         # Without a price its least is nothing, and whether it keeps the limit is not known.
-        names = [one.name] if usd is None else []
-        found.add(f"run of {one.name}", usd or NOTHING, limits.run or NOTHING, names)
+        of_run = [other for other in unpriced if other.is_of_runs and other.name == one.name]
+        found.add(f"run of {one.name}", usd or NOTHING, limits.run or NOTHING, of_run)
     return tuple(found.checks)
 
 
@@ -66,11 +67,17 @@ class _Checks:
     def __init__(self, project: Project, unpriced: Sequence[Unpriced]) -> None:
         self.checks: list[LimitCheck] = []
         self._on_exceed: OnExceed = project.limits.on_exceed
-        self._all = [one.name for one in unpriced]
+        self._all = unpriced
 
     def add(
-        self, name: str, usd: Decimal, limit_usd: Decimal, unpriced: Sequence[str] | None = None
+        self,
+        name: str,
+        usd: Decimal,
+        limit_usd: Decimal,
+        unpriced: Sequence[Unpriced] | None = None,
     ) -> None:
+        """Add a limit; without `unpriced` everything that has no price counts against it."""
+        left = self._all if unpriced is None else unpriced
         self.checks.append(
             LimitCheck(
                 name=name,
@@ -78,7 +85,8 @@ class _Checks:
                 limit_usd=limit_usd,
                 is_over=usd > limit_usd,
                 on_exceed=self._on_exceed,
-                unpriced=tuple(self._all if unpriced is None else unpriced),
+                unpriced=tuple(one.name for one in left if not one.is_in_part),
+                in_part=tuple(one.name for one in left if one.is_in_part),
             )
         )
 
@@ -159,7 +167,7 @@ def _months(planned: LimitCheck, spent: SpentOf) -> Iterator[LimitCheck]:
     yield _with(planned, spent.by_month.get(dearest))
     for month, usd in sorted(spent.by_month.items()):
         if month != dearest and usd > planned.limit_usd:
-            changes = {"name": f"month {month}", "usd": NOTHING, "unpriced": ()}
+            changes = {"name": f"month {month}", "usd": NOTHING, "unpriced": (), "in_part": ()}
             yield _with(planned.model_copy(update=changes), usd)
 
 

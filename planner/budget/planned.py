@@ -10,11 +10,11 @@ from decimal import Decimal
 from ...catalog.names import shown_instance
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
-from ..cost.beside_machines.beside import FAILED_ATTEMPTS, IDLE_TAIL
+from ..cost.beside_machines.beside import FAILED_ATTEMPTS, HOST, IDLE_TAIL
 from ..cost.paid_whole import AFTER_HOURS, FURTHER, FURTHER_BLOCK, UNUSED, UNUSED_BLOCK
 from ..cost.run_cost import CENT, UNIT
 from ..cost.tax import TAX, tax_rate, taxed
-from ..plan.plan import CostLine, Plan
+from ..plan.plan import CostLine, DataLine, Plan
 from .project.experiment import Experiment
 from .report.rows import EntryKind, FrontPoint, OptionName
 
@@ -36,6 +36,7 @@ KINDS: Mapping[str, EntryKind] = {
     UNUSED_BLOCK: "commitment",
     FURTHER_BLOCK: "commitment",
     IDLE_TAIL: "start-up",
+    HOST: "accelerators",
     TAX: "tax",
 }
 """Cost lines of a plan → what the ledger says they pay for."""
@@ -52,6 +53,16 @@ class RunLine:
     unit_usd: Decimal
     list_unit_usd: Decimal | None = None
     """Before the discount of the user's pricebook; None: without one, or it is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenLine:
+    """One cost line of one run that has no known price."""
+
+    kind: EntryKind
+    name: str
+    quantity: float
+    unit: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +88,8 @@ class RunCostOf:
     lines: tuple[RunLine, ...]
     unknown: tuple[str, ...] = ()
     """Cost lines whose price is not known."""
+    open_lines: tuple[OpenLine, ...] = ()
+    """Those of them without which the run's cost is only the least that it may be."""
     perhaps: tuple[str, ...] = ()
     """Cost lines that such a run may do without, as in an estimate: they are in no sum."""
     price_date: date | None = None
@@ -195,6 +208,7 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         usd_high=_decimal(job.usd_high),
         lines=lines if job.usd is not None else (),
         unknown=beside.unknown,
+        open_lines=_open_lines(plan),
         perhaps=beside.perhaps,
         price_date=offer.price_date,
         price_date_precision=offer.price_date_precision,
@@ -240,7 +254,7 @@ def _beside_machines(plan: Plan) -> _BesideMachines:
         lines=tuple(
             # An amount may lie in several tiers of a price: the unit is what one run takes of it.
             RunLine(
-                kind=KINDS.get(one.name, "storage"),
+                kind=_kind_beside(one),
                 name=one.name,
                 quantity=1,
                 unit="run",
@@ -253,6 +267,21 @@ def _beside_machines(plan: Plan) -> _BesideMachines:
         unknown=tuple(one.name for one in certain if one.usd is None),
         perhaps=tuple(one.name for one in beside if not one.is_certain and one.quantity),
     )
+
+
+def _open_lines(plan: Plan) -> tuple[OpenLine, ...]:
+    """Return what is surely paid beside the machines of a plan whose cost is a lower bound."""
+    if plan.whole_job is None or not plan.is_lower_bound:
+        return ()
+    return tuple(
+        OpenLine(kind=_kind_beside(one), name=one.name, quantity=one.quantity, unit=one.unit)
+        for one in plan.whole_job.data_lines
+        if one.is_certain and one.usd is None
+    )
+
+
+def _kind_beside(line: DataLine) -> EntryKind:
+    return KINDS.get(line.name, "storage")
 
 
 def _hour_usd(lines: Iterable[CostLine]) -> Decimal | None:

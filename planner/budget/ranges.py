@@ -48,14 +48,15 @@ class Ranges:
     fixed_usd: float
     """What belongs to no experiment."""
 
-    def of_project(self, usd: Decimal) -> MoneyRange:
+    def of_project(self, usd: Decimal, *, lower_bound: bool = False) -> MoneyRange:
         """Return the range of the project's total, whose planned sum is `usd`."""
         draws = sum(self.by_experiment.values(), np.full(DRAWS, self.fixed_usd))
-        return money_range(usd, draws)
+        return money_range(usd, draws, lower_bound=lower_bound)
 
-    def of_experiment(self, name: str, usd: Decimal) -> MoneyRange:
+    def of_experiment(self, name: str, usd: Decimal, *, lower_bound: bool = False) -> MoneyRange:
         """Return the range of an experiment's total, whose planned sum is `usd`."""
-        return money_range(usd, self.by_experiment.get(name, np.zeros(1)))
+        draws = self.by_experiment.get(name, np.zeros(1))
+        return money_range(usd, draws, lower_bound=lower_bound)
 
 
 def simulate(
@@ -107,12 +108,18 @@ def simulate(
     )
 
 
-def money_range(usd: Decimal, draws: Array) -> MoneyRange:
-    """Return a planned sum with the 10th, 50th and 90th percentile of its draws, to the cent."""
+def money_range(usd: Decimal, draws: Array, *, lower_bound: bool = False) -> MoneyRange:
+    """Return a planned sum with the 10th, 50th and 90th percentile of its draws, to the cent.
+
+    Args:
+        usd: the sum.
+        draws: of it.
+        lower_bound: whether a part of it has no known price, and is in none of them.
+    """
     low, middle, high = (
         Decimal(float(one)).quantize(CENT) for one in np.percentile(draws, PERCENTS)
     )
-    return MoneyRange(usd=usd, p10_usd=low, p50_usd=middle, p90_usd=high)
+    return MoneyRange(usd=usd, p10_usd=low, p50_usd=middle, p90_usd=high, lower_bound=lower_bound)
 
 
 def error_key(one: PlannedRuns, option: OptionName | None = None) -> str:

@@ -23,11 +23,11 @@ from budget_rows import (
 from capacity_reports import capacity_of
 
 from gpuplan.planner.budget.report.actual_rows import SpentRow
+from gpuplan.planner.budget.report.limit_rows import LimitCheck
 from gpuplan.planner.budget.report.report import BudgetReport
 from gpuplan.planner.budget.report.rows import (
     AssumptionRow,
     FundingRow,
-    LimitCheck,
     ProjectFacts,
     WayRow,
 )

@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
 
 from ....catalog.text.quantity import format_part
+from ....planner.plan.plan import AT_LEAST
 
 UNKNOWN = "unknown"
 NOTHING = "–"  # noqa: RUF001
@@ -20,6 +21,20 @@ MILLIONTH = Decimal("0.000001")
 Kind = Literal["text", "usd", "about_usd", "unit_usd", "share", "number", "count", "month"]
 """What a figure is: amounts to the cent, amounts of a simulation, unit prices, shares of 1 …"""
 Value = str | int | float | Decimal | date | None
+
+
+class AtLeast(Decimal):
+    """An amount of which a part has no known price: the least that it may be."""
+
+
+def least(amount: Decimal, lower_bound: bool) -> Decimal:  # noqa: FBT001
+    """Return an amount, marked where it is the least that it may be.
+
+    >>> as_text(least(Decimal("3.5"), True), "usd"), as_text(least(Decimal(3), False), "usd")
+    ('≥ $3.50', '$3.00')
+    """
+    return AtLeast(amount) if lower_bound else amount
+
 
 _UNSAFE = re.compile(
     # Control characters, and those that turn the direction of what follows them.
@@ -55,7 +70,11 @@ def usd(amount: Decimal | float) -> str:
     """
     cents = Decimal(str(amount)).quantize(CENT, rounding=ROUND_HALF_UP)
     sign = "−" if cents < 0 else ""  # noqa: RUF001
-    return f"{sign}${abs(cents):,}"
+    return f"{_mark(amount)}{sign}${abs(cents):,}"
+
+
+def _mark(amount: Decimal | float) -> str:
+    return AT_LEAST if isinstance(amount, AtLeast) else ""
 
 
 def about_usd(amount: Decimal | float) -> str:
@@ -69,7 +88,7 @@ def about_usd(amount: Decimal | float) -> str:
     if abs(amount) < CENTS_BELOW_USD:
         return usd(amount)
     sign = "−" if amount < 0 else ""  # noqa: RUF001
-    return f"{sign}${abs(amount):,.0f}"
+    return f"{_mark(amount)}{sign}${abs(amount):,.0f}"
 
 
 def unit_usd(price: Decimal | float) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ....catalog.text.amounts import format_given_share
 from ....catalog.text.quantity import format_duration
+from ....planner.budget.report.limit_rows import LimitCheck
 from ....planner.budget.report.report import BudgetReport
-from ....planner.budget.report.rows import LimitCheck
 from ..text.columns import Align, aligned, column_widths, wrapped
 from . import words
-from .figures import about_usd, as_text, clean, count, share, usd
+from .figures import about_usd, as_text, clean, count, least, share, usd
 
 SCREEN_LINES = 24
 """What the answer fits on."""
@@ -48,10 +49,10 @@ def _money(report: BudgetReport, width: int) -> Iterator[Text]:
         if added
         else NO_CONTINGENCY
     )
-    least = "at least " if report.unpriced else ""
+    at_least = "at least " if report.is_lower_bound else ""
     figures = [
-        ("budget", least + usd(report.budget_usd), contingency),
-        ("planned", least + usd(total.usd), f"80 % range {span}"),
+        ("budget", at_least + usd(report.budget_usd), contingency),
+        ("planned", at_least + usd(total.usd), f"80 % range {span}"),
         ("runs", f"{count(report.accelerator_hours)} h", "of accelerators"),
     ]
     for label, value, note in figures:
@@ -73,7 +74,8 @@ def _options(report: BudgetReport, width: int) -> Iterator[Text]:
         span = f"{about_usd(one.total.p10_usd)} to {about_usd(one.total.p90_usd)}"
         mark = "planned" if one.is_planned else ""
         took = format_duration(24 * one.days)
-        rows.append([one.name, usd(one.total.usd), span, str(one.ends), took, mark])
+        cost = usd(least(one.total.usd, one.total.lower_bound))
+        rows.append([one.name, cost, span, str(one.ends), took, mark])
     yield from _aligned(rows, ("left", "right", "right", "right", "right", "left"), width)
 
 
@@ -85,7 +87,7 @@ def _experiments(report: BudgetReport, width: int, most: int) -> Iterator[Text]:
         rows.append(
             [
                 _cut(clean(one.name), LONGEST_NAME),
-                usd(one.usd),
+                usd(least(one.usd, one.lower_bound)),
                 share(one.share),
                 "" if row is None else count(row.runs),
                 _fixed_lines(report) if row is None else clean(row.rent),
@@ -93,7 +95,7 @@ def _experiments(report: BudgetReport, width: int, most: int) -> Iterator[Text]:
         )
     left = report.by_experiment[most:]
     if left:
-        rest = sum(one.usd for one in left)
+        rest = least(sum((one.usd for one in left), Decimal(0)), any(o.lower_bound for o in left))
         part = share(sum(one.share for one in left))
         rows.append([f"{len(left)} more", usd(rest), part, "", ""])
     yield from _aligned(rows, ("left", "right", "right", "right", "left"), width)

@@ -83,16 +83,17 @@ def key_figures(report: BudgetReport) -> list[KeyFigure]:
         else "the planned cost; no contingency is added"
     )
     note = added + own(report, report.budget_usd)
-    least, lines = "", "the sum of every line of this report"
-    if report.unpriced:
-        least, lines = "at least ", clean(report.unpriced_text)
+    at_least, lines = "", "the sum of every line of this report"
+    if report.is_lower_bound:
+        at_least, lines = "at least ", clean(report.unpriced_text)
+    of_known = "; of what has a price" if report.is_lower_bound else ""
     figures = [
-        KeyFigure("Budget to ask for", least + usd(report.budget_usd), note),
-        KeyFigure("Planned cost", least + usd(total.usd), lines),
+        KeyFigure("Budget to ask for", at_least + usd(report.budget_usd), note),
+        KeyFigure("Planned cost", at_least + usd(total.usd), lines),
         KeyFigure(
             "80 % range of the cost",
             f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}",
-            f"as likely above as below {about_usd(total.p50_usd)}",
+            f"as likely above as below {about_usd(total.p50_usd)}{of_known}",
         ),
         KeyFigure(
             "Accelerator-hours", number(report.accelerator_hours), "one accelerator for one hour"
@@ -105,10 +106,11 @@ def key_figures(report: BudgetReport) -> list[KeyFigure]:
             "no source of money pays this"
             if report.unfunded_usd
             else "all of the planned cost is paid for"
-            if not report.unpriced
+            if not report.is_lower_bound
             else "all of the planned cost that is known is paid for"
         )
-        figures.insert(3, KeyFigure("Not funded", usd(report.unfunded_usd), text))
+        unfunded = at_least + usd(report.unfunded_usd)
+        figures.insert(3, KeyFigure("Not funded", unfunded, text))
     return figures
 
 
@@ -128,10 +130,11 @@ def beside_plan(option: OptionRow, options: Sequence[OptionRow]) -> str:
     planned = next((one for one in options if one.is_planned), None)
     if planned is None:
         return clean(option.text)
-    change, later = option.total.usd - planned.total.usd, option.days - planned.days
+    later = option.days - planned.days
     said: list[str] = []
-    if change:
-        said.append(f"{usd(abs(change))} {'less' if change < 0 else 'more'} than planned")
+    change = option.total.change_text(planned.total, usd)
+    if option.total.usd != planned.total.usd:
+        said.append("cost not comparable" if change is None else f"{change} than planned")
     # Below a hundredth of a day the two tell the same day.
     if abs(later) >= 0.01:
         hours = format_duration(abs(later) * HOURS_PER_DAY)
@@ -173,9 +176,10 @@ def standing(report: BudgetReport) -> str:
 
 def movers(report: BudgetReport) -> list[str]:
     """Return what would change the total, a sentence for each assumption."""
+    at_least = "at least " if report.is_lower_bound else ""
     return [
-        f"{_capital(clean(one.name))}: the cost is {about_usd(one.low_usd)} at "
-        f"{clean(one.low)}, and {about_usd(one.high_usd)} at {clean(one.high)}."
+        f"{_capital(clean(one.name))}: the cost is {at_least}{about_usd(one.low_usd)} at "
+        f"{clean(one.low)}, and {at_least}{about_usd(one.high_usd)} at {clean(one.high)}."
         for one in report.sensitivities
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ....catalog.frozen import FrozenModel, Usd
+from ..report.limit_rows import no_price_of
 
 DIFFERENCE_SCHEMA_VERSION = "1.0"
 
@@ -80,6 +81,13 @@ class Side(FrozenModel):
     unpriced: tuple[str, ...] = ()
     """Experiments and lines whose price is not known: they are in no sum, which are at least so
     much."""
+    in_part: tuple[str, ...] = ()
+    """Experiments with a price that leaves a part of them out, for which the same holds."""
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the sums are the least that they may be."""
+        return bool(self.unpriced or self.in_part)
 
 
 class KindSum(FrozenModel):
@@ -106,8 +114,8 @@ class Difference(FrozenModel):
     """Of the budgets, US dollars; below 0 less. Of what has a price, where `not_compared` names
     anything."""
     not_compared: tuple[str, ...] = ()
-    """Experiments and lines whose price the later report does not know and that are new, had a
-    price, or are other machines or hours: nobody knows what they change."""
+    """Experiments and lines whose price the later report does not know, or not in full, and that
+    are new, had a price, or are other machines, hours or data: nobody knows what they change."""
     share: float | None
     """Of the earlier budget; None where that is 0."""
     experiments: tuple[ExperimentDifference, ...]
@@ -122,6 +130,12 @@ class Difference(FrozenModel):
         """Every cause, the largest first."""
         found = [*(cause for one in self.experiments for cause in one.causes), *self.project]
         return tuple(sorted(found, key=lambda one: -abs(one.usd)))
+
+    @property
+    def not_compared_text(self) -> str:
+        """What of the later report has no price, in words: "the price of a is not known"."""
+        parts = [one for one in self.not_compared if one in self.after.in_part]
+        return no_price_of([one for one in self.not_compared if one not in parts], parts)
 
     def worth(self, cause: Cause) -> Usd | None:
         """Return what a cause is worth, US dollars; None where its price is not known any more."""

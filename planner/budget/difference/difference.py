@@ -64,6 +64,7 @@ def _side(report: BudgetReport, name: str) -> Side:
         p90_usd=report.total.p90_usd,
         accelerator_hours=report.accelerator_hours,
         unpriced=_unpriced(report),
+        in_part=report.in_part,
     )
 
 
@@ -76,20 +77,38 @@ def _unpriced(report: BudgetReport) -> tuple[str, ...]:
 
 def _not_compared(before: BudgetReport, after: BudgetReport) -> tuple[str, ...]:
     """Return what the later report has no price of, and is not what it was without one."""
-    unknown = set(_unpriced(before))
     old, new = ({row.name: row for row in one.experiments} for one in (before, after))
 
     def is_as_it_was(name: str) -> bool:
+        amounts = [_open_amounts(one, name) for one in (before, after)]
         first, last = old.get(name), new.get(name)
         if first is None or last is None:
-            return first is last
+            return first is last and bool(amounts[0]) and amounts[0] == amounts[1]
+        if all(amounts) and amounts[0] != amounts[1]:
+            return False
         return (first.rent, first.run_hours, first.runs_expected) == (
             last.rent,
             last.run_hours,
             last.runs_expected,
         )
 
-    return tuple(name for name in _unpriced(after) if name not in unknown or not is_as_it_was(name))
+    known = (_unpriced(before), _unpriced(after)), (before.in_part, after.in_part)
+    return tuple(
+        name
+        for earlier, later in known
+        for name in later
+        if name not in earlier or not is_as_it_was(name)
+    )
+
+
+def _open_amounts(report: BudgetReport, name: str) -> dict[tuple[str | None, ...], Decimal]:
+    """Return how much there is of what has no price, by what it is; nothing in an older report."""
+    found: dict[tuple[str | None, ...], Decimal] = {}
+    for one in report.open_lines:
+        if name == (one.name if one.experiment is None else one.experiment):
+            key = (one.provider, one.region, one.sku, one.name, one.unit)
+            found[key] = found.get(key, NOTHING) + one.quantity
+    return found
 
 
 def _headline(
@@ -112,9 +131,12 @@ def _headline(
     usd = sum((one[0] for one in told), NOTHING)
     before_usd = before.budget_usd - gone_usd - gone_contingency_usd
     share = float(usd / before_usd) if before_usd else None
-    is_at_most = bool(set(_unpriced(before)) - set(_unpriced(after)))
+    left_out = [{*_unpriced(one), *one.in_part} for one in (before, after)]
+    is_at_most = bool(left_out[0] - left_out[1])
     said = words.headline(usd, share, told, before_usd, is_at_most=is_at_most)
-    return words.not_known(unknown, said) if unknown else said
+    parts = [name for name in unknown if name in after.in_part]
+    names = [name for name in unknown if name not in parts]
+    return words.not_known(names, parts, said) if unknown else said
 
 
 def _by_kind(causes: Iterable[Cause]) -> tuple[KindSum, ...]:

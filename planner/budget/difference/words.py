@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....catalog.text.amounts import format_given_share
 from ..money import dollars
-from ..report.rows import no_price_of
+from ..report.limit_rows import no_price_of
 
 if TYPE_CHECKING:
     from ..report.rows import ExperimentRow
@@ -34,18 +34,27 @@ def headline(
         share: the same as a share of the earlier.
         causes: US dollars and words of each.
         before_usd: the earlier budget, US dollars.
-        is_at_most: whether the earlier leaves out what had no price then.
+        is_at_most: whether the earlier leaves out what had no price then, so that the later is at
+            most so much more.
     """
     if not causes:
         return f"Nothing changed: {dollars(before_usd)} in both."
     said = _of_causes(usd, share, causes, before_usd)
-    return f"At most {said}" if is_at_most and usd > 0 else said
+    if not is_at_most or not usd:
+        return said
+    return f"{'At most' if usd > 0 else 'At least'} {said}"
 
 
-def not_known(names: Sequence[str], rest: str) -> str:
-    """Return the first line where the later budget has no price of something that changed."""
+def not_known(names: Sequence[str], parts: Sequence[str], rest: str) -> str:
+    """Return the first line where the later budget has no price of something that changed.
+
+    Args:
+        names: what has none.
+        parts: what has one that leaves a part of it out.
+        rest: what all else comes to.
+    """
     all_else = f"{rest[0].lower()}{rest[1:]}"
-    return f"Not known how much more or less, as {no_price_of(names)}. All else: {all_else}"
+    return f"Not known how much more or less, as {no_price_of(names, parts)}. All else: {all_else}"
 
 
 def _of_causes(

@@ -255,3 +255,5 @@ OF_SETUPS = (
 """How a model is trained: of hours of a machine nobody knows it."""
 OF_SEARCHES = (*OF_SETUPS, "accelerator", "max_nodes", "deadline", "budget")
 """What a plan is searched by, and hours of a machine say already: defaults do not hold for them."""
+OF_MACHINES = (*OF_SEARCHES, "instance", "nodes", "purchase")
+"""What a kept plan says already. Where it may be, and of whom, holds for it too."""

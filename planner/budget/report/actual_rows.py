@@ -21,6 +21,9 @@ class SpentRow(FrozenModel):
     """Month of its begin."""
     usd: Usd
     """US dollars so far, as the account counts them."""
+    usd_by_month: dict[str, Usd] = {}
+    """The same in each month in which its machines ran; of an older report nothing: all of it is
+    of `month`."""
     forecast_usd: Usd | None = None
     """Of an open launch: US dollars it is likely to cost in all, at least what it has; None of one
     that has ended."""

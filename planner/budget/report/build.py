@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -31,13 +31,14 @@ from ..sums import (
     sums_by,
     sums_by_month,
 )
-from ..unpriced import Unpriced, unpriced, unpriced_text
+from ..unpriced import Unpriced, open_lines, unpriced, unpriced_text
 from ..usage import accelerator_hours, accelerator_use
 from .assumptions import assumptions, not_included, risks
 from .capacity_rows import CapacityOverTime
 from .experiment_rows import experiment_rows
+from .limit_rows import LimitCheck
 from .report import BudgetReport
-from .rows import Entry, LimitCheck, MoneyRange, OptionName, OptionRow, ProjectFacts, Sum
+from .rows import Entry, LedgerLine, MoneyRange, OptionName, OptionRow, ProjectFacts, Sum
 from .summary import option_text, summary
 from .terms_to_sign import TermToSign, terms_to_sign
 from .way_rows import WaysOf, no_ways, way_rows
@@ -92,6 +93,7 @@ class _Costs:
     """The ledger of a project, and how sure its sums are."""
 
     entries: tuple[Entry, ...]
+    open_lines: tuple[LedgerLine, ...]
     months: Sequence[Month]
     by_month: tuple[Sum, ...]
     ranges: Ranges
@@ -101,14 +103,15 @@ class _Costs:
 
 
 def _costs(books: Books, seed: int) -> _Costs:
-    project, entries = books.project, ledger(books)
-    months = months_of(project, entries)
+    project, entries, left = books.project, ledger(books), open_lines(books)
+    months = months_of(project, (*entries, *left))
     ranges = simulate(books, entries, months, seed=seed)
-    total = ranges.of_project(total_usd(entries))
+    total = ranges.of_project(total_usd(entries), lower_bound=bool(left))
     return _Costs(
         entries=entries,
+        open_lines=left,
         months=months,
-        by_month=sums_by_month(entries, months, project.limits.month),
+        by_month=sums_by_month(entries, months, project.limits.month, left),
         ranges=ranges,
         total=total,
         contingency_usd=_share_of(total.usd, project.contingency),
@@ -119,7 +122,7 @@ def _costs(books: Books, seed: int) -> _Costs:
 def _figures(books: Books, made: Made, costs: _Costs, ways_of: WaysOf) -> BudgetReport:
     """Return the report without its first page, whose words are made from these figures."""
     project, entries, total = books.project, costs.entries, costs.total
-    rows = experiment_rows(books, entries, costs.ranges)
+    rows = experiment_rows(books, entries, costs.ranges, costs.open_lines)
     funding, unfunded_usd = funding_rows(project, entries)
     without_price, terms = unpriced(books), terms_to_sign(books, entries)
     prices = _price_dates(books)
@@ -143,7 +146,7 @@ def _figures(books: Books, made: Made, costs: _Costs, ways_of: WaysOf) -> Budget
         experiments=rows,
         entries=entries,
         by_month=costs.by_month,
-        **_other_sums(project, entries),
+        **_other_sums(project, entries, costs.open_lines),
         month_ranges=_month_ranges(costs.by_month, costs.ranges),
         limits=_limits(books, costs, without_price, terms),
         accelerators=accelerator_use(books, costs.months),
@@ -154,7 +157,9 @@ def _figures(books: Books, made: Made, costs: _Costs, ways_of: WaysOf) -> Budget
         assumptions=assumptions(books, prices=_prices_text(made, prices)),
         risks=risks(books, rows, oldest_price_months=_months_old(oldest, made.today)),
         not_included=not_included(books),
-        unpriced=tuple(one.name for one in without_price),
+        unpriced=tuple(one.name for one in without_price if not one.is_in_part),
+        in_part=tuple(one.name for one in without_price if one.is_in_part),
+        open_lines=costs.open_lines,
         beyond=_beyond_the_sums(project, without_price, terms),
         currency=_currency(books),
         ways=way_rows(books, rows, ways_of),
@@ -202,14 +207,22 @@ def _facts(project: Project, made: Made) -> ProjectFacts:
     )
 
 
-def _other_sums(project: Project, entries: Sequence[Entry]) -> dict[str, Any]:
+def _other_sums(
+    project: Project, entries: Sequence[Entry], left: Sequence[LedgerLine]
+) -> dict[str, Any]:
     """Return the sums beside those of months, under the names of the report's fields."""
-    owners = owner_limits(project, entries)
+    owners = owner_limits(project, (*entries, *left))
+
+    def by(key: Callable[[LedgerLine], str | None], unnamed: str = "") -> tuple[Sum, ...]:
+        return sums_by(entries, key, unnamed=unnamed, open_lines=left)
+
     return {
-        "by_experiment": sums_by(entries, lambda row: row.experiment, unnamed=NO_EXPERIMENT),
-        "by_owner": sums_by(entries, lambda row: row.owner, unnamed=NO_OWNER, limits=owners),
-        "by_provider": sums_by(entries, lambda row: row.provider, unnamed=NO_PROVIDER),
-        "by_kind": sums_by(entries, lambda row: row.kind),
+        "by_experiment": by(lambda row: row.experiment, NO_EXPERIMENT),
+        "by_owner": sums_by(
+            entries, lambda row: row.owner, unnamed=NO_OWNER, limits=owners, open_lines=left
+        ),
+        "by_provider": by(lambda row: row.provider, NO_PROVIDER),
+        "by_kind": by(lambda row: row.kind),
     }
 
 
@@ -227,7 +240,9 @@ def _options(books: Books, planned: MoneyRange, seed: int) -> tuple[OptionRow, .
         total = planned
         if name != is_planned:
             months = months_of(books.project, entries)
-            total = simulate(chosen, entries, months, seed=seed).of_project(total_usd(entries))
+            total = simulate(chosen, entries, months, seed=seed).of_project(
+                total_usd(entries), lower_bound=bool(open_lines(chosen))
+            )
         ends_h = max((span.end_h for span in spans), default=0.0)
         ends = month_at(books.project.start, ends_h)
         days = ends_h / HOURS_PER_DAY
@@ -248,10 +263,11 @@ def _options(books: Books, planned: MoneyRange, seed: int) -> tuple[OptionRow, .
 def _month_ranges(by_month: Sequence[Sum], ranges: Ranges) -> tuple[MoneyRange, ...]:
     """Return what is spent until the end of each month: planned, and its range."""
     found: list[MoneyRange] = []
-    until = NOTHING
+    until, is_least = NOTHING, False
     for i, one in enumerate(by_month):
         until += one.usd
-        found.append(money_range(until, ranges.until_month[:, i]))
+        is_least = is_least or one.lower_bound
+        found.append(money_range(until, ranges.until_month[:, i], lower_bound=is_least))
     return tuple(found)
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...plan.plan import Plan
 from ...predict.measured.known_runs import run_key
 from ..attempts import runs_expected
 from ..ledger import Books, total_usd
+from ..money import NOTHING
 from ..planned import PlannedRuns, RunCostOf
 from ..ranges import Ranges
 from ..run_trend import at_mean_price
 from ..schedule import Span, month_at
 from ..usage import accelerator_hours
-from .rows import Entry, ExperimentRow, MoneyRange
+from .rows import Entry, ExperimentRow, LedgerLine, MoneyRange
 
 
 def experiment_rows(
-    books: Books, entries: Sequence[Entry], ranges: Ranges
+    books: Books,
+    entries: Sequence[Entry],
+    ranges: Ranges,
+    open_lines: Iterable[LedgerLine] = (),
 ) -> tuple[ExperimentRow, ...]:
     """Return the row of every experiment, in the order of the project file.
 
@@ -26,14 +30,16 @@ def experiment_rows(
         books: the project, and what its runs cost.
         entries: its ledger.
         ranges: of the simulation.
+        open_lines: what has no known price.
     """
+    least = {line.experiment for line in open_lines}
     spans: dict[str, list[Span]] = {}
     for span in books.spans():
         spans.setdefault(span.of.name, []).append(span)
     rows = []
     for one in at_mean_price(books):
         usd = total_usd(row for row in entries if row.experiment == one.name)
-        total = ranges.of_experiment(one.name, usd)
+        total = ranges.of_experiment(one.name, usd, lower_bound=one.name in least)
         rows.append(_experiment_row(one, spans[one.name], books, total))
     return tuple(rows)
 
@@ -66,6 +72,7 @@ def _experiment_row(
         run_usd=cost.usd,
         run_usd_low=cost.usd_low,
         run_usd_high=cost.usd_high,
+        run_beside_usd=NOTHING if cost.usd is None else (cost.whole_usd or cost.usd) - cost.usd,
         accelerator_hours=sum(accelerator_hours(span, books) for span in spans),
         starts=month_at(books.project.start, spans[0].begin_h),
         begins_h=spans[0].begin_h,

@@ -10,6 +10,8 @@ from ..project.lines import Funding
 from ..project.project import Project
 from .rows import FundingRow
 
+LEAST_LAPSE_USD = Decimal("0.01")
+
 
 def paid(
     project: Project,
@@ -39,7 +41,8 @@ def paid(
             f" {dollars(indirect_usd)} of it beside the planned cost."
         )
     for source, row in zip(project.funding, rows, strict=True):
-        if row.lapses_usd:
+        # A cent may be left of what no cost with its indirect share comes to exactly.
+        if row.lapses_usd > LEAST_LAPSE_USD:
             yield _unused(source, row, project, is_needed=bool(unfunded_usd))
 
 
@@ -50,7 +53,8 @@ def _covered(
     planned = "The planned cost" if is_whole else "The planned cost that is known"
     if unfunded_usd:
         nor = f", nor {dollars(short_usd)} of the contingency" if short_usd else ""
-        return f"{dollars(unfunded_usd)} of it is paid by no source of money{nor}."
+        least = "" if is_whole else "At least "
+        return f"{least}{dollars(unfunded_usd)} of it is paid by no source of money{nor}."
     if not contingency_usd:
         return "All of it is funded." if is_whole else "All of it that has a price is funded."
     if short_usd:

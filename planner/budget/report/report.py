@@ -16,6 +16,7 @@ from ...plan.payment import OwnCurrency
 from ..difference.causes import Difference
 from .actual_rows import SpentRow, VarianceRow
 from .capacity_rows import CapacityOverTime
+from .limit_rows import LimitCheck, no_price_of
 from .outlook import will_come_to_usd
 from .rows import (
     AcceleratorUse,
@@ -23,14 +24,13 @@ from .rows import (
     Entry,
     ExperimentRow,
     FundingRow,
-    LimitCheck,
+    LedgerLine,
     MoneyRange,
     OptionRow,
     ProjectFacts,
     Sensitivity,
     Sum,
     WayRow,
-    no_price_of,
 )
 
 REPORT_SCHEMA_VERSION = "1.0"
@@ -106,8 +106,13 @@ class BudgetReport(FrozenModel):
     not_included: tuple[str, ...]
     """What the sums do not hold."""
     unpriced: tuple[str, ...] = ()
-    """Experiments and idle machines whose price no source states: they are in no sum, so that every
-    sum is the least that it may be."""
+    """Experiments, data and idle machines whose price no source states: they are in no sum, so that
+    every sum is the least that it may be."""
+    in_part: tuple[str, ...] = ()
+    """Experiments that surely pay for something beside their machines whose price no source states,
+    such as vCPUs or disks: it is in no sum, which is then the least that it may be."""
+    open_lines: tuple[LedgerLine, ...] = ()
+    """What of both has no price, as lines of the ledger."""
     beyond: tuple[str, ...] = ()
     """What must be paid or looked at beyond the sums, in sentences: prices that nobody states,
     terms that must be signed, limits of nobody."""
@@ -151,9 +156,14 @@ class BudgetReport(FrozenModel):
         return any(one.is_over and one.on_exceed == "fail" for one in self.limits)
 
     @property
+    def is_lower_bound(self) -> bool:
+        """Whether something that it plans has no known price; so too in reports that said less."""
+        return self.total.lower_bound or bool(self.unpriced)
+
+    @property
     def unpriced_text(self) -> str:
         """What of the project has no price, in words."""
-        return no_price_of(self.unpriced)
+        return no_price_of(self.unpriced, self.in_part)
 
     @property
     def must_not_pass(self) -> bool:

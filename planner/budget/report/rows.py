@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from typing import Literal
 
 from ....catalog.frozen import FrozenModel, Usd
 from ...cost.paid_whole import AFTER_HOURS
 from ...plan.payment import BuyingWay
-from ..money import dollars
 from ..project.lines import FundingKind
 from ..project.months import Month
-from ..project.on_exceed import OnExceed
 
 EntryKind = Literal[
     "accelerators",
@@ -31,23 +30,10 @@ EntryKind = Literal[
 ]
 """What a line of the ledger pays for."""
 OptionName = Literal["cheap", "normal", "fast"]
-MOST_NAMES = 3
-"""Without a price that a sentence names before it counts the others."""
 
 
-def no_price_of(names: Sequence[str]) -> str:
-    """Return "the price of a, b and 2 more is not known".
-
-    >>> no_price_of(["big"])
-    'the price of big is not known'
-    """
-    said = ", ".join(names[:MOST_NAMES])
-    left = len(names) - MOST_NAMES
-    return f"the price of {said}{f' and {left} more' if left > 0 else ''} is not known"
-
-
-class Entry(FrozenModel):
-    """One row of the ledger: quantity x unit price, rounded half up to the cent."""
+class LedgerLine(FrozenModel):
+    """What one row of the ledger is of: so much of something in a month."""
 
     month: Month
     """The month it falls into."""
@@ -73,6 +59,11 @@ class Entry(FrozenModel):
     """How much of it, in `unit`, exact to 6 decimals."""
     unit: str
     """What is counted: instance-hour, GB-month, month …"""
+
+
+class Entry(LedgerLine):
+    """One row of the ledger: quantity x unit price, rounded half up to the cent."""
+
     unit_usd: Usd
     """US dollars for one unit in this month."""
     usd: Usd
@@ -104,6 +95,24 @@ class MoneyRange(FrozenModel):
     """It is as likely more as less."""
     p90_usd: Usd
     """With a chance of 10 % it is more."""
+    lower_bound: bool = False
+    """Whether a part of it has no known price: all of these are then of what has one."""
+
+    def change_text(self, planned: MoneyRange, amount: Callable[[Decimal], str]) -> str | None:
+        """Return "$5 more" or "at least $5 more"; None where nobody knows which of two is more.
+
+        Args:
+            planned: what it is compared with.
+            amount: how US dollars are written.
+        """
+        change = self.usd - planned.usd
+        if self.lower_bound and planned.lower_bound:
+            return None
+        # What is not known makes this, or what is planned, dearer.
+        if (self.lower_bound and change <= 0) or (planned.lower_bound and change >= 0):
+            return None
+        least = "at least " if self.lower_bound or planned.lower_bound else ""
+        return f"{least}{amount(abs(change))} {'less' if change < 0 else 'more'}"
 
 
 class ProjectFacts(FrozenModel):
@@ -134,6 +143,8 @@ class FrontPoint(FrozenModel):
     """Likely US dollars of one run, with what is surely paid beside its machines."""
     rent: str
     """What is rented."""
+    lower_bound: bool = False
+    """Whether something that is surely paid beside its machines has no known price."""
 
 
 class ExperimentRow(FrozenModel):
@@ -176,11 +187,15 @@ class ExperimentRow(FrozenModel):
     run_hours_high: float
     """High end of the 80 % interval."""
     run_usd: Usd | None
-    """Likely US dollars of one run, at the mean price of the months in which they take place."""
+    """Likely US dollars of one run's machines, at the mean price of the months in which they take
+    place."""
     run_usd_low: Usd | None
     """Low end of the 80 % interval."""
     run_usd_high: Usd | None
     """High end of the 80 % interval."""
+    run_beside_usd: Usd = Decimal(0)
+    """US dollars that a run surely pays beside its machines, as far as they are known: disks, an
+    idle tail. With them it costs what its estimate says."""
     accelerator_hours: float
     """Of all its runs together."""
     starts: Month
@@ -224,6 +239,8 @@ class Sum(FrozenModel):
     """US dollars."""
     share: float
     """Of the total, from 0 to 1."""
+    lower_bound: bool = False
+    """Whether a part of it has no known price: it is then the least that it may be."""
     limit_usd: Usd | None = None
     """The most it may be; None without a limit."""
     spent_usd: Usd | None = None
@@ -239,58 +256,6 @@ class Sum(FrozenModel):
     def is_over(self) -> bool:
         """Whether it is above its limit, by what is planned or by what launches have cost."""
         return self.limit_usd is not None and self.highest_usd > self.limit_usd
-
-
-class LimitCheck(FrozenModel):
-    """One limit of the project, and what comes nearest to it."""
-
-    name: str
-    """What is limited: "total", "month 2027-03", "owner Ada", "run of pretrain"."""
-    usd: Usd
-    """US dollars that are planned."""
-    limit_usd: Usd
-    """The most it may be."""
-    is_over: bool
-    """Whether it is above, by what is planned or by what launches have cost."""
-    on_exceed: OnExceed
-    """Whether that is only said, or ends with exit code 4."""
-    spent_usd: Usd | None = None
-    """US dollars that launches have cost so far; None where none counts against it."""
-    unpriced: tuple[str, ...] = ()
-    """What counts against it and has no price: whether it is kept is then not known."""
-
-    @property
-    def highest_usd(self) -> Usd:
-        """US dollars that are planned, or spent where that is more."""
-        return max(self.usd, self.spent_usd or self.usd)
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether it may be exceeded by what has no price."""
-        return bool(self.unpriced) and not self.is_over
-
-    @property
-    def unpriced_text(self) -> str:
-        """What of it has no price, in words."""
-        return no_price_of(self.unpriced)
-
-    @property
-    def must_not_pass(self) -> bool:
-        """Whether the project says that it must be kept, and it is not known to be."""
-        return self.on_exceed == "fail" and (self.is_over or self.is_unknown)
-
-    @property
-    def over_text(self) -> str:
-        """The sentence about a limit that is exceeded, or may be."""
-        most = f"at most {dollars(self.limit_usd)} is allowed"
-        if self.spent_usd is not None and self.spent_usd > self.limit_usd:
-            return f"Over the limit: {self.name} has cost {dollars(self.spent_usd)}, and {most}."
-        if self.is_over:
-            return f"Over the limit: {self.name} is {dollars(self.usd)}, and {most}."
-        return (
-            f"Not known whether a limit is kept: {self.name} is at least {dollars(self.usd)},"
-            f" {most}, and {self.unpriced_text}."
-        )
 
 
 class FundingRow(FrozenModel):

@@ -82,6 +82,7 @@ def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
                 experiment=name,
                 month=one.month,
                 usd=cents(one.usd),
+                usd_by_month=_by_month(one),
                 forecast_usd=None if one.has_ended else _forecast_usd(one, planned_usd),
                 planned_usd=planned_usd,
                 status=one.status,
@@ -107,8 +108,8 @@ def spent_of(counted: Iterable[tuple[Spend, ExperimentRow | None]]) -> SpentOf:
     dearest: dict[str, Decimal] = {}
     for one, row in counted:
         usd = cents(one.usd)
-        for month, part in (one.usd_by_month or {str(one.month): usd}).items():
-            by_month[month] = by_month.get(month, NOTHING) + cents(part)
+        for month, part in _by_month(one).items():
+            by_month[month] = by_month.get(month, NOTHING) + part
         owner = one.owner or (None if row is None else row.owner)
         if owner is not None:
             by_owner[owner] = by_owner.get(owner, NOTHING) + usd
@@ -120,6 +121,12 @@ def spent_of(counted: Iterable[tuple[Spend, ExperimentRow | None]]) -> SpentOf:
         by_owner=by_owner,
         dearest_by_experiment=dearest,
     )
+
+
+def _by_month(one: Spend) -> dict[str, Decimal]:
+    """Return the dollars of a launch in each month in which its machines ran, to the cent."""
+    parts = one.usd_by_month or {str(one.month): one.usd}
+    return {month: cents(part) for month, part in parts.items()}
 
 
 def _forecast_usd(one: Spend, planned_usd: Decimal | None) -> Decimal:

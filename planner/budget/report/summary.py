@@ -12,8 +12,9 @@ from ..project.months import Month
 from ..project.project import Project
 from ..schedule import month_at
 from .funding_words import paid
+from .limit_rows import LimitCheck
 from .report import BudgetReport
-from .rows import ExperimentRow, LimitCheck, MoneyRange, Sensitivity
+from .rows import ExperimentRow, MoneyRange, Sensitivity
 
 WHAT_IF = "(what if)"
 """Ends the name of an assumption that no source gives a range for."""
@@ -34,14 +35,14 @@ def summary(books: Books, report: BudgetReport) -> tuple[str, ...]:
     return (
         _cost(books.project, report),
         *report.beyond,
-        *_overturned(report.sensitivities),
+        *_overturned(report.sensitivities, is_least=report.is_lower_bound),
         *_bought(report.experiments),
         *paid(
             books.project,
             report.funding,
             report.unfunded_usd,
             report.contingency_usd,
-            is_whole=not report.unpriced,
+            is_whole=not report.is_lower_bound,
         ),
         *_over(report.limits),
         *_when(books, report.experiments),
@@ -54,12 +55,13 @@ def _cost(project: Project, report: BudgetReport) -> str:
     total = report.total
     one = project.start == project.end
     when = f"in {project.start}" if one else f"from {project.start} to {project.end}"
-    least = "at least " if report.unpriced else ""
+    least = "at least " if report.is_lower_bound else ""
     first = f"{project.name} takes {least}{dollars(total.usd)} {when}"
     if total.p10_usd == total.p90_usd:
         first += "; nothing of it is a prediction."
     else:
-        first += f"; with a chance of 80 % between {range_text(total)}."
+        chance = f"with a chance of 80 % between {range_text(total)}"
+        first += f"; what of it has a price, {chance}." if least else f"; {chance}."
     if report.contingency_usd:
         ask = dollars(report.budget_usd)
         part = format_given_share(project.contingency)
@@ -70,11 +72,12 @@ def _cost(project: Project, report: BudgetReport) -> str:
     return first
 
 
-def _overturned(found: Sequence[Sensitivity]) -> Iterator[str]:
+def _overturned(found: Sequence[Sensitivity], *, is_least: bool) -> Iterator[str]:
     one = next((one for one in found if not one.name.endswith(WHAT_IF)), None)
     if one is not None:
+        what = "Of what has a price, what" if is_least else "What"
         yield (
-            f"What is least sure is {one.name}: {one.low}, {dollars(one.low_usd)};"
+            f"{what} is least sure is {one.name}: {one.low}, {dollars(one.low_usd)};"
             f" {one.high}, {dollars(one.high_usd)}."
         )
 
@@ -87,12 +90,13 @@ def _bought(rows: Sequence[ExperimentRow]) -> Iterator[str]:
     kinds = sorted({row.accelerator for row in rows})
     named = kinds[0] if len(kinds) == 1 else f"{len(kinds)} kinds of accelerator"
     dearest = max(rows, key=lambda row: row.total.usd)
+    least = "at least " if dearest.total.lower_bound else ""
     each = "" if dearest.runs == 1 else " each"
     trains = f", {dearest.work}{each}" if dearest.work else ""
     yield (
         f"It buys {runs:,} run{'' if runs == 1 else 's'} and {hours:,.0f} accelerator-hours on"
-        f" {named}. The dearest experiment is {dearest.name}: {dollars(dearest.total.usd)} for"
-        f" {dearest.runs} run{'' if dearest.runs == 1 else 's'}{trains} on {dearest.rent}."
+        f" {named}. The dearest experiment is {dearest.name}: {least}{dollars(dearest.total.usd)}"
+        f" for {dearest.runs} run{'' if dearest.runs == 1 else 's'}{trains} on {dearest.rent}."
     )
 
 
@@ -118,11 +122,12 @@ def _when(books: Books, rows: Sequence[ExperimentRow]) -> Iterator[str]:
 
 def option_text(name: str, total: MoneyRange, planned: MoneyRange, ends: Month, days: float) -> str:
     """Return in words what an option means beside what is planned."""
-    change = total.usd - planned.usd
-    if not change:
+    if (total.usd, total.lower_bound) == (planned.usd, planned.lower_bound):
         return f"The {name} option is the planned one."
-    less = "less" if change < 0 else "more"
+    least = "at least " if total.lower_bound else ""
+    known = total.change_text(planned, dollars)
+    change = "" if known is None else f", {known}"
     return (
-        f"The {name} option takes {dollars(total.usd)}, {dollars(abs(change))} {less}, and ends in"
+        f"The {name} option takes {least}{dollars(total.usd)}{change}, and ends in"
         f" {ends} ({format_duration(days * 24)} after the start)."
     )

@@ -161,7 +161,7 @@ def test_a_limit_is_not_kept_by_what_has_no_price(folder: Path, capsys) -> None:
     words = ["diff", "before.json", "after.json", "--silent-below", "1000%"]
     assert run([*words, "--fail-if-over", "10%"]) == 5
     said = capsys.readouterr()
-    assert f"Not known whether --fail-if-over is kept: there is no price of {name}." in said.err
+    assert f"--fail-if-over is kept: the price of {name} is not known." in said.err
     assert "unknown     unknown" in said.out and "≥ $0.00" in said.out
     assert run(words) == 0 and "Not known how much more" in capsys.readouterr().out
 

@@ -39,6 +39,22 @@ def test_an_idle_tail_is_no_hour_of_a_failed_attempts_start() -> None:
     assert again.quantity == pytest.approx(5.5)
 
 
+@pytest.mark.parametrize(
+    ("changes", "tails"),
+    [
+        ({"stop_early": {"share": "100%", "at_progress": "10%"}}, 2),
+        ({"retry": {"failed_share": "50%", "mean_progress_at_failure": "0%"}}, 4),
+        ({"development": "0.5", "eval": "50%"}, 3),
+    ],
+)
+def test_every_attempt_has_an_idle_tail_however_long_it_is(changes, tails) -> None:
+    """Half a run had half a tail, though machines wait for the end of each as long."""
+    project = project_with(runs={"seeds": 2}, **changes)
+    cost = with_line(make_run_cost(), "idle tail", 1, "run")
+    rows = [row for row in ledger(make_books(project, a=cost)) if row.name == "idle tail"]
+    assert sum(row.quantity for row in rows) == pytest.approx(tails)
+
+
 def test_runs_that_are_ended_early_are_evaluated_until_then() -> None:
     project = project_with(eval="10%", stop_early={"share": "100%", "at_progress": "50%"})
     # A start of 1 h, half of 9 h of training, and a tenth of that half.

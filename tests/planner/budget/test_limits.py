@@ -12,7 +12,7 @@ from answers import make_plan
 from gpuplan.catalog.errors import UsageError
 from gpuplan.cli.render.report.words import standing, verdict
 from gpuplan.planner.budget.fixed_rows import IdlePrice
-from gpuplan.planner.budget.planned import RunCostOf
+from gpuplan.planner.budget.planned import OpenLine, RunCostOf
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.matching import Launched
@@ -59,6 +59,46 @@ def test_what_has_no_price_is_not_free() -> None:
         verdict(found) == "Not known whether 4 of 6 limits are kept: the price of big is not known."
     )
     assert standing(found) == "limits not known"
+
+
+def test_a_price_that_leaves_a_part_out_does_not_keep_a_limit() -> None:
+    """Every sum of it read as known, and "All 6 limits are kept" of what costs more."""
+    host = OpenLine(kind="accelerators", name="vCPUs", quantity=10.0, unit="instance-hour")
+    apart = make_run_cost(open_lines=(host,))
+    found = report({"contingency": "10%", "funding": [{"name": "grant", "usd": "100"}]}, big=apart)
+    assert found.total.usd == Decimal("40.00") and found.in_part == ("big",)
+    assert found.summary[0].startswith("study takes at least $40.00")
+    assert "ask for at least $44.00" in found.summary[0]
+    assert found.summary[1] == (
+        "The price of a part of big is not known (vCPUs), and the project costs more than its sums."
+    )
+    assert "The planned cost that is known is funded, and so is the contingency." in found.summary
+    unknown = {one.name for one in found.limits if one.is_unknown}
+    assert unknown == {"total", "month 2027-01", "owner Bo", "run of big"}
+    assert found.must_not_pass and not found.is_over
+    assert found.total.lower_bound and found.month_ranges[0].lower_bound
+    least = [
+        {one.name for one in sums if one.lower_bound}
+        for sums in (found.by_month, found.by_experiment, found.by_owner, found.by_provider)
+    ]
+    assert least == [{"2027-01"}, {"big"}, {"Bo"}, {"aws"}]
+    rows = {row.name: row.total.lower_bound for row in found.experiments}
+    assert rows == {"a": False, "big": True}
+
+
+def test_the_lines_without_a_price_are_those_of_the_ledger_but_for_it() -> None:
+    disks = OpenLine(kind="storage", name="disks", quantity=10.0, unit="GB-month")
+    found = report(
+        {"storage": [{"name": "corpus", "gb": "7"}]},
+        big=make_run_cost(hours=24 * 31 * 1.5, open_lines=(disks,)),
+    )
+    assert found.unpriced == ("corpus",) and found.in_part == ("big",)
+    of_runs = [one for one in found.open_lines if one.experiment == "big"]
+    assert [str(one.month) for one in of_runs] == ["2027-01", "2027-02"]
+    assert sum(one.quantity for one in of_runs) == 10 and of_runs[0].owner == "Bo"
+    kept = [one for one in found.open_lines if one.experiment is None]
+    assert len(kept) == 6 and {one.quantity for one in kept} == {7}
+    assert {one.name: one.lower_bound for one in found.by_kind}["storage"]
 
 
 def test_idle_machines_without_a_price_are_not_free_either() -> None:

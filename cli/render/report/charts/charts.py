@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 from .....planner.budget.report.report import BudgetReport
@@ -118,7 +119,7 @@ def waterfall(report: BudgetReport) -> Spec | None:
     """Return how the parts add up to the budget."""
     values: Values = []
     begin = Decimal(0)
-    for name, amount in waterfall_rows(report):
+    for name, amount in filter(itemgetter(1), waterfall_rows(report)):
         values.append(_step(name, begin, begin + amount, "part"))
         begin += amount
     values.append(_step("budget", Decimal(0), begin, "sum"))

@@ -7,10 +7,11 @@ from decimal import Decimal
 
 from .....planner.budget.project.months import Month
 from .....planner.budget.report.report import BudgetReport
-from .....planner.budget.report.rows import Entry
+from .....planner.budget.report.rows import Entry, LedgerLine
 from .....planner.budget.sums import NO_EXPERIMENT, NO_OWNER
 from .. import words
-from ..figures import clean, usd
+from ..figures import clean, least, usd
+from ..tables.money_tables import sum_cell
 from ..tables.tables import Column, Table, without_empty
 from .calculator import calculator_table
 from .csv import csv_text
@@ -24,10 +25,14 @@ USD = Column("US dollars", "usd", adds=True)
 def chargeback(report: BudgetReport) -> Document:
     """Return the statement of charges: owners, owners by month, and the lines of each owner."""
     owners = [one.name for one in report.by_owner]
+    at_least = "At least " if report.is_lower_bound else ""
     lead = [
-        f"{usd(report.total.usd)} is charged to {len(owners)} owner"
+        f"{at_least}{usd(report.total.usd)} is charged to {len(owners)} owner"
         f"{'' if len(owners) == 1 else 's'}: the planned cost, every line of it once."
     ]
+    if report.is_lower_bound:
+        known = clean(report.unpriced_text)
+        lead.append(f"{known[0].upper()}{known[1:]}, and what it comes to is in no charge.")
     if report.contingency_usd:
         lead.append(
             f"The contingency of {usd(report.contingency_usd)} is in no charge: nobody has spent"
@@ -54,20 +59,21 @@ def chargeback(report: BudgetReport) -> Document:
 def render_chargeback_csv(report: BudgetReport) -> str:
     """Return the ledger as CSV by owner and month: exact amounts, an unknown value an empty cell.
 
-    What has no owner stands under "no owner", as in the report.
+    What has no owner stands under "no owner", as in the report; what has no known price below the
+    rest.
     """
     columns = [*FIRST_COLUMNS, *(one for one in Entry.model_fields if one not in FIRST_COLUMNS)]
     return csv_text(
         columns,
         (
-            [_owner(entry), *(getattr(entry, name) for name in columns[1:])]
-            for entry in _ordered(report)
+            [_owner(line), *(getattr(line, name, None) for name in columns[1:])]
+            for line in (*_ordered(report), *report.open_lines)
         ),
     )
 
 
-def _owner(entry: Entry) -> str:
-    return entry.owner or NO_OWNER
+def _owner(line: LedgerLine) -> str:
+    return line.owner or NO_OWNER
 
 
 def _ordered(report: BudgetReport) -> list[Entry]:
@@ -81,7 +87,7 @@ def _owners(report: BudgetReport) -> Table:
         id="owners",
         caption="What each owner pays",
         columns=(Column("Owner", is_name=True), USD, Column("Share", "share")),
-        rows=tuple((one.name, one.usd, one.share) for one in report.by_owner),
+        rows=tuple((one.name, sum_cell(one), one.share) for one in report.by_owner),
         has_total=True,
     )
 
@@ -91,6 +97,9 @@ def _months(report: BudgetReport) -> Table:
     for entry in _ordered(report):
         key = _owner(entry), entry.month
         sums[key] = sums.get(key, Decimal(0)) + entry.usd
+    for line in report.open_lines:
+        key = _owner(line), line.month
+        sums[key] = least(sums.get(key, Decimal(0)), True)
     return Table(
         id="owners-by-month",
         caption="What each owner pays in each month",

@@ -16,11 +16,13 @@ https://owasp.org/www-community/attacks/CSV_Injection"""
 
 
 def render_csv(report: BudgetReport) -> str:
-    """Return the ledger as CSV with a heading: exact amounts, an unknown value an empty cell."""
-    return csv_text(
-        Entry.model_fields,
-        ([getattr(entry, name) for name in Entry.model_fields] for entry in report.entries),
-    )
+    """Return the ledger as CSV with a heading: exact amounts, an unknown value an empty cell.
+
+    What has no known price stands below it, without one.
+    """
+    lines = (*report.entries, *report.open_lines)
+    columns = list(Entry.model_fields)
+    return csv_text(columns, ([getattr(line, name, None) for name in columns] for line in lines))
 
 
 def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

@@ -18,6 +18,7 @@ from .....planner.budget.report.summary import WHAT_IF
 from .. import words
 from ..figures import about_usd, clean, count, cut, usd
 from ..tables.grant_tables import quarters_table, resources_table
+from ..tables.money_tables import range_cells
 from ..tables.tables import Column, Table, without_empty
 from .calculator import calculator_table
 from .document import Document, Passage
@@ -75,15 +76,20 @@ def _has_content(passage: Passage) -> bool:
 
 
 def _asked(report: BudgetReport) -> Iterator[str]:
-    text = f"{usd(report.budget_usd)} is asked for"
+    at_least = "At least " if report.is_lower_bound else ""
+    text = f"{at_least}{usd(report.budget_usd)} is asked for"
     if report.contingency_usd:
         part = format_given_share(report.contingency_share)
         text += f": {usd(report.total.usd)} that is planned, and {part} for what nobody planned"
     total = report.total
+    what = "cost of what has a price" if report.is_lower_bound else "cost"
     yield (
-        f"{text}. With a chance of 80 % the cost is between {about_usd(total.p10_usd)} and"
+        f"{text}. With a chance of 80 % the {what} is between {about_usd(total.p10_usd)} and"
         f" {about_usd(total.p90_usd)}."
     )
+    if report.is_lower_bound:
+        known = clean(report.unpriced_text)
+        yield f"{known[0].upper()}{known[1:]}: the project costs more than these sums."
     if len(report.by_month) > MONTHS:
         first = sum((one.usd for one in report.by_month[:MONTHS]), Decimal(0))
         yield (
@@ -135,7 +141,7 @@ def _work(report: BudgetReport) -> Table:
                 row.run_hours,
                 clean(row.devices),
                 row.accelerator_hours,
-                row.total.usd,
+                range_cells(row.total)[0],
             )
             for row in rows
         ),

@@ -18,7 +18,7 @@ from .. import words
 from ..charts.charts import CHARTS
 from ..charts.drawing import BAND, COLOURS, INK, LIMIT, LINE, MUTED, PAPER
 from ..charts.svg import as_svg, can_draw
-from ..figures import about_usd, clean, number, usd
+from ..figures import about_usd, clean, least, number, usd
 from ..sections import Part, Section, sections
 from ..tables.tables import Table
 
@@ -113,7 +113,7 @@ def render_html(report: BudgetReport, *, draws: bool | None = None) -> str:
         {
             "name": one.name,
             "is_planned": one.is_planned,
-            "usd": usd(one.total.usd),
+            "usd": usd(least(one.total.usd, one.total.lower_bound)),
             "low": about_usd(one.total.p10_usd),
             "high": about_usd(one.total.p90_usd),
             "days": number(one.days),

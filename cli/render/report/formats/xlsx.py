@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from .....catalog.errors import UsageError
 from .....planner.budget.project.months import Month
 from .....planner.budget.report.report import BudgetReport
-from .....planner.budget.report.rows import Entry, Sum
+from .....planner.budget.report.rows import Entry, LedgerLine, Sum
 from .....planner.budget.sums import NO_EXPERIMENT, NO_OWNER, NO_PROVIDER
 from .. import words
-from ..figures import Kind, Value, clean, cut
+from ..figures import UNKNOWN, AtLeast, Kind, Value, clean, cut
 from ..sections import sections
 from ..tables.money_tables import assumptions_table, options_table
 from ..tables.tables import Table
+from .xlsx_style import Style, styles_of
 
 if TYPE_CHECKING:
     from xlsxwriter import Workbook
@@ -33,17 +34,6 @@ if TYPE_CHECKING:
 
 LONGEST_CELL = 32_000
 """Excel holds 32,767 characters in a cell: https://support.microsoft.com/office/1672b34d"""
-FORMATS: dict[str, str] = {
-    "usd": '"$"#,##0.00',
-    "about_usd": '"$"#,##0',
-    "unit_usd": '"$"#,##0.00####',
-    "share": "0%",
-    "number": "#,##0.##",
-    "count": "#,##0",
-    "date": "yyyy-mm",
-}
-INPUTS = {"price": FORMATS["unit_usd"], "share": "0.0%", "rate": "0.####"}
-YELLOW = {"bg_color": "#FFF7D6", "font_color": "#1D4F8A"}
 LEDGER_COLUMNS = (
     ("Month", 10),
     ("Experiment", 26),
@@ -68,26 +58,12 @@ PRICE_HEAD_ROWS = 3
 
 
 @dataclass(frozen=True)
-class _Style:
-    """The formats of cells."""
-
-    bold: Format
-    title: Format
-    note: Format
-    head: Format
-    inputs: dict[str, Format]
-    """Of cells that are there to be changed."""
-    kinds: dict[str, Format]
-    totals: dict[str, Format]
-
-
-@dataclass(frozen=True)
 class _Book:
     """The workbook that is being written, and what it is of."""
 
     report: BudgetReport
     book: Workbook
-    style: _Style
+    style: Style
 
     @property
     def rows(self) -> int:
@@ -116,7 +92,7 @@ def render_xlsx(report: BudgetReport) -> bytes:
     with xlsxwriter.Workbook(stream, options) as book:
         made = datetime.fromisoformat(report.generated_at).replace(tzinfo=None)
         book.set_properties({"title": cut(words.headline(report), 200), "created": made})
-        of = _Book(report, book, _styles(book))
+        of = _Book(report, book, styles_of(book))
         sheets = {
             name: book.add_worksheet(name)
             for name in ("Summary", "By month", "Ledger", "Prices", "Assumptions", "Tables")
@@ -133,24 +109,6 @@ def render_xlsx(report: BudgetReport) -> bytes:
     return stream.getvalue()
 
 
-def _styles(book: Workbook) -> _Style:
-    kinds = {name: book.add_format({"num_format": code}) for name, code in FORMATS.items()}
-    top = {"bold": True, "top": 1}
-    return _Style(
-        bold=book.add_format({"bold": True}),
-        title=book.add_format({"bold": True, "font_size": 16}),
-        note=book.add_format({"font_color": "#57606A"}),
-        head=book.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "bottom"}),
-        inputs={
-            name: book.add_format({"num_format": code, **YELLOW}) for name, code in INPUTS.items()
-        },
-        kinds=kinds,
-        totals={
-            name: book.add_format({"num_format": code, **top}) for name, code in FORMATS.items()
-        },
-    )
-
-
 def _summary(of: _Book, sheet: Worksheet) -> None:
     """Write the sums that the report begins with, then those by experiment, owner and so on."""
     report, style = of.report, of.style
@@ -160,13 +118,18 @@ def _summary(of: _Book, sheet: Worksheet) -> None:
     _text(sheet, 1, 0, words.subtitle(report), style.note)
     total = f"=ROUND(SUM({of.ledger(USD)}),2)"
     _text(sheet, 3, 0, "Planned cost", style.bold)
-    _formula(sheet, 3, 1, total, style.kinds["usd"], float(report.total.usd))
+    form = style.usd(report.is_lower_bound)
+    _formula(sheet, 3, 1, total, form, float(report.total.usd))
+    if report.is_lower_bound:
+        _text(
+            sheet, 3, 2, f"{clean(report.unpriced_text)}: the sums are the least that they may be"
+        )
     _text(sheet, 4, 0, "Contingency, share of it", style.bold)
     sheet.write_number(4, 1, report.contingency_share, of.style.inputs["share"])
     _text(sheet, 5, 0, "Contingency", style.bold)
-    _formula(sheet, 5, 1, "=ROUND(B4*B5,2)", style.kinds["usd"], float(report.contingency_usd))
+    _formula(sheet, 5, 1, "=ROUND(B4*B5,2)", form, float(report.contingency_usd))
     _text(sheet, 6, 0, "Budget to ask for", style.bold)
-    _formula(sheet, 6, 1, "=B4+B6", style.kinds["usd"], float(report.budget_usd))
+    _formula(sheet, 6, 1, "=B4+B6", form, float(report.budget_usd))
     row = _own_currency(of, sheet, 7)
     note = "Change a yellow cell, here or in the sheet Prices, and these sums follow."
     _text(sheet, row, 0, note, style.note)
@@ -214,14 +177,16 @@ def _sums(
         _text(sheet, at, 0, one.name)
         # EXACT and not SUMIFS: a name may be a pattern, begin with "=" or be longer than 255.
         formula = f"=SUMPRODUCT(EXACT({of.ledger(column)},A{at + 1})*{of.ledger(USD)})"
-        _formula(sheet, at, 1, f"=ROUND({formula[1:]},2)", style.kinds["usd"], float(one.usd))
+        form = style.usd(one.lower_bound)
+        _formula(sheet, at, 1, f"=ROUND({formula[1:]},2)", form, float(one.usd))
         if one.limit_usd is not None:
             sheet.write_number(at, 2, float(one.limit_usd), style.kinds["usd"])
     end = row + 1 + len(sums)
     _text(sheet, end, 0, "Total", style.bold)
     total = sum((one.usd for one in sums), Decimal(0))
     formula = f"=ROUND(SUM(B{row + 2}:B{end}),2)"
-    _formula(sheet, end, 1, formula, style.totals["usd"], float(total))
+    form = style.total(any(one.lower_bound for one in sums))
+    _formula(sheet, end, 1, formula, form, float(total))
     return end + 1
 
 
@@ -229,14 +194,15 @@ def _by_month(of: _Book, sheet: Worksheet) -> None:
     style = of.style
     sheet.set_column(0, 4, 18)
     _heads(sheet, 0, ("Month", "US dollars", "Until its end", "At most", "Left of it"), style)
-    until = Decimal(0)
+    until, is_least = Decimal(0), False
     for row, one in enumerate(of.report.by_month, start=1):
         until += one.usd
+        is_least = is_least or one.lower_bound
         _month(sheet, row, 0, Month.parse(one.name), style)
         formula = f"=ROUND(SUMIFS({of.ledger(USD)},{of.ledger(MONTH)},A{row + 1}),2)"
-        _formula(sheet, row, 1, formula, style.kinds["usd"], float(one.usd))
+        _formula(sheet, row, 1, formula, style.usd(one.lower_bound), float(one.usd))
         running = f"=ROUND(SUM(B$2:B{row + 1}),2)"
-        _formula(sheet, row, 2, running, style.kinds["usd"], float(until))
+        _formula(sheet, row, 2, running, style.usd(is_least), float(until))
         if one.limit_usd is not None:
             left = float(one.limit_usd - one.usd)
             sheet.write_number(row, 3, float(one.limit_usd), style.kinds["usd"])
@@ -244,7 +210,7 @@ def _by_month(of: _Book, sheet: Worksheet) -> None:
     end = len(of.report.by_month) + 1
     _text(sheet, end, 0, "Total", style.bold)
     formula = f"=ROUND(SUM(B2:B{end}),2)"
-    _formula(sheet, end, 1, formula, style.totals["usd"], float(until))
+    _formula(sheet, end, 1, formula, style.total(is_least), float(until))
     sheet.freeze_panes(1, 1)
 
 
@@ -284,20 +250,7 @@ def _ledger(of: _Book, sheet: Worksheet, prices: dict[tuple[object, ...], str]) 
     _heads(sheet, 0, [name for name, _ in LEDGER_COLUMNS], style)
     for row, entry in enumerate(of.report.entries, start=1):
         _month(sheet, row, 0, entry.month, style)
-        texts = (
-            entry.experiment or NO_EXPERIMENT,
-            entry.stage,
-            entry.owner or NO_OWNER,
-            entry.provider or NO_PROVIDER,
-            entry.region,
-            entry.sku,
-            entry.accelerator,
-            entry.kind,
-            entry.name,
-        )
-        for column, text in enumerate(texts, start=1):
-            if text:
-                _text(sheet, row, column, text)
+        _texts(sheet, row, entry)
         taxed = _first_taxed(of.report.entries, row - 1)
         if taxed is None:
             sheet.write_number(row, 10, float(entry.quantity), style.kinds["number"])
@@ -309,8 +262,38 @@ def _ledger(of: _Book, sheet: Worksheet, prices: dict[tuple[object, ...], str]) 
         _formula(sheet, row, 12, price, style.kinds["unit_usd"], float(entry.unit_usd))
         usd = f"=ROUND({QUANTITY}{row + 1}*{PRICE}{row + 1},2)"
         _formula(sheet, row, 13, usd, style.kinds["usd"], float(entry.usd))
+    _open_lines(of, sheet, of.rows + 1)
     sheet.freeze_panes(1, 2)
     sheet.autofilter(0, 0, max(1, of.rows), len(LEDGER_COLUMNS) - 1)
+
+
+def _texts(sheet: Worksheet, row: int, line: LedgerLine) -> None:
+    """Write what a row of the ledger is of, behind its month."""
+    texts = (
+        line.experiment or NO_EXPERIMENT,
+        line.stage,
+        line.owner or NO_OWNER,
+        line.provider or NO_PROVIDER,
+        line.region,
+        line.sku,
+        line.accelerator,
+        line.kind,
+        line.name,
+    )
+    for column, text in enumerate(texts, start=1):
+        if text:
+            _text(sheet, row, column, text)
+
+
+def _open_lines(of: _Book, sheet: Worksheet, row: int) -> None:
+    """Write what has no known price below the ledger: no formula looks there."""
+    for at, line in enumerate(of.report.open_lines, start=row):
+        _month(sheet, at, 0, line.month, of.style)
+        _texts(sheet, at, line)
+        sheet.write_number(at, 10, float(line.quantity), of.style.kinds["number"])
+        _text(sheet, at, 11, line.unit)
+        _text(sheet, at, 12, UNKNOWN)
+        _text(sheet, at, 13, UNKNOWN)
 
 
 def _first_taxed(entries: Sequence[Entry], at: int) -> int | None:
@@ -350,10 +333,10 @@ def _one_table(of: _Book, sheet: Worksheet, row: int, table: Table) -> int:
     return row + 2 + len(table.rows)
 
 
-def _value(
-    sheet: Worksheet, row: int, column: int, value: Value, kind: Kind, style: _Style
-) -> None:
-    if isinstance(value, int | float | Decimal):
+def _value(sheet: Worksheet, row: int, column: int, value: Value, kind: Kind, style: Style) -> None:
+    if isinstance(value, AtLeast) and kind in style.least:
+        sheet.write_number(row, column, float(value), style.least[kind])
+    elif isinstance(value, int | float | Decimal):
         sheet.write_number(row, column, float(value), style.kinds.get(kind))
     elif value is not None:
         _text(sheet, row, column, str(value))
@@ -366,12 +349,12 @@ def _formula(
     sheet.write_formula(row, column, formula, style, value)  # pyright: ignore[reportArgumentType]
 
 
-def _heads(sheet: Worksheet, row: int, texts: Sequence[str], style: _Style) -> None:
+def _heads(sheet: Worksheet, row: int, texts: Sequence[str], style: Style) -> None:
     for column, text in enumerate(texts):
         _text(sheet, row, column, text, style.head)
 
 
-def _month(sheet: Worksheet, row: int, column: int, month: Month, style: _Style) -> None:
+def _month(sheet: Worksheet, row: int, column: int, month: Month, style: Style) -> None:
     day = datetime.combine(month.first_day, datetime.min.time())
     sheet.write_datetime(row, column, day, style.kinds["date"])
 

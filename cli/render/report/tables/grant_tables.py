@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from .....planner.budget.report.report import BudgetReport
-from .....planner.budget.report.rows import Entry
-from ..figures import UNKNOWN, clean, cut
+from .....planner.budget.report.rows import Entry, LedgerLine
+from .....planner.budget.unpriced import MACHINES
+from ..figures import UNKNOWN, clean, cut, least
 from ..formats.calculator import UNIT
 from .money_tables import KINDS
 from .tables import Column, Table, Value, without_empty
@@ -23,9 +24,9 @@ def resources_table(report: BudgetReport) -> Table:
 
     Accelerator-hours are those of the experiments on a machine; TB as the provider counts GB.
     """
-    found: dict[str, list[Entry]] = {}
-    for entry in report.entries:
-        found.setdefault(_resource(entry), []).append(entry)
+    found: dict[str, list[LedgerLine]] = {}
+    for line in (*report.entries, *report.open_lines):
+        found.setdefault(_resource(line), []).append(line)
     dearest = sorted(found.items(), key=lambda item: -_usd(item[1]))
     rows = [(name, *_amounts(entries, report)) for name, entries in dearest]
     table = Table(
@@ -55,6 +56,7 @@ def quarters_table(report: BudgetReport) -> Table:
         hours = sum(one.hours for one in report.accelerators if str(one.month) in names)
         span = quarter[0].name if len(quarter) == 1 else f"{quarter[0].name} to {quarter[-1].name}"
         usd = sum((one.usd for one in quarter), Decimal(0))
+        usd = least(usd, any(one.lower_bound for one in quarter))
         rows.append((span, _running(names, report.entries), hours, usd))
     return Table(
         id="quarters",
@@ -70,7 +72,7 @@ def quarters_table(report: BudgetReport) -> Table:
     )
 
 
-def _resource(entry: Entry) -> str:
+def _resource(entry: LedgerLine) -> str:
     if entry.unit == UNIT:
         return " ".join(
             clean(one)
@@ -83,11 +85,11 @@ def _resource(entry: Entry) -> str:
     return KINDS.get(entry.kind, entry.kind)
 
 
-def _amounts(entries: Sequence[Entry], report: BudgetReport) -> tuple[Value, ...]:
+def _amounts(entries: Sequence[LedgerLine], report: BudgetReport) -> tuple[Value, ...]:
     """Return accelerator-hours, node-hours, TB-months, TB and dollars of rows of one resource."""
     usd, first = _usd(entries), entries[0]
     if first.unit == UNIT:
-        nodes = sum((one.quantity for one in entries), Decimal(0))
+        nodes = sum((one.quantity for one in entries if _is_machine(one)), Decimal(0))
         return (_accelerator_hours(entries, report), nodes, None, None, usd)
     if first.kind == "storage":
         return (None, None, _terabytes(entries, "GB-month"), None, usd)
@@ -96,18 +98,25 @@ def _amounts(entries: Sequence[Entry], report: BudgetReport) -> tuple[Value, ...
     return (None, None, None, None, usd)
 
 
-def _usd(entries: Sequence[Entry]) -> Decimal:
-    return sum((one.usd for one in entries), Decimal(0))
+def _is_machine(line: LedgerLine) -> bool:
+    """Whether its hours are a machine's own, and not those of what is billed beside it."""
+    return isinstance(line, Entry) or line.name == MACHINES or line.kind == "idle"
 
 
-def _accelerator_hours(entries: Sequence[Entry], report: BudgetReport) -> Value:
+def _usd(lines: Sequence[LedgerLine]) -> Decimal:
+    """Return the sum of lines, marked where one of them has no known price."""
+    known = [one.usd for one in lines if isinstance(one, Entry)]
+    return least(sum(known, Decimal(0)), len(known) < len(lines))
+
+
+def _accelerator_hours(entries: Sequence[LedgerLine], report: BudgetReport) -> Value:
     names = {one.experiment for one in entries}
     if None in names:  # A machine that is rented for no experiment: its kind is known, not how many
         return UNKNOWN
     return sum(row.accelerator_hours for row in report.experiments if row.name in names)
 
 
-def _terabytes(entries: Sequence[Entry], unit: str) -> Value:
+def _terabytes(entries: Sequence[LedgerLine], unit: str) -> Value:
     """Return TB of rows that count GB; unknown where one counts runs or a price of tiers."""
     if any(one.unit != unit for one in entries):
         return UNKNOWN

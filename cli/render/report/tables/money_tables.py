@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+from .....planner.budget.report.limit_rows import LimitCheck
 from .....planner.budget.report.report import BudgetReport
-from .....planner.budget.report.rows import Entry, LimitCheck, Sum
+from .....planner.budget.report.rows import Entry, MoneyRange, Sum
 from .....planner.budget.sums import NO_EXPERIMENT
+from ..figures import least
 from ..figures import usd as usd_text
 from ..words import beside_plan
 from .tables import Column, Table, without_empty
@@ -15,6 +17,7 @@ from .tables import Column, Table, without_empty
 USD = Column("US dollars", "usd", adds=True)
 SHARE = Column("Share", "share", adds=False)
 STATUS = Column("Against the limit")
+NOT_KNOWN = "not known"
 KINDS = {
     "accelerators": "training on rented accelerators",
     "start-up": "start of the machines",
@@ -31,6 +34,18 @@ KINDS = {
     "extra": "fixed amounts",
 }
 """Kinds of the ledger in words."""
+
+
+def range_cells(total: MoneyRange) -> tuple[Decimal, Decimal, Decimal]:
+    """Return a planned sum and the ends of its range, each marked where it is the least."""
+    ends = (total.usd, total.p10_usd, total.p90_usd)
+    usd, low, high = (least(one, total.lower_bound) for one in ends)
+    return usd, low, high
+
+
+def sum_cell(row: Sum) -> Decimal:
+    """Return a sum of the ledger, marked where it is the least that it may be."""
+    return least(row.usd, row.lower_bound)
 
 
 def options_table(report: BudgetReport) -> Table:
@@ -51,9 +66,7 @@ def options_table(report: BudgetReport) -> Table:
         rows=tuple(
             (
                 f"{row.name} (planned)" if row.is_planned else row.name,
-                row.total.usd,
-                row.total.p10_usd,
-                row.total.p90_usd,
+                *range_cells(row.total),
                 str(row.ends),
                 row.days,
                 row.accelerator_hours,
@@ -67,21 +80,21 @@ def options_table(report: BudgetReport) -> Table:
 def months_table(report: BudgetReport) -> Table:
     """Return what falls due in each month, beside its limit."""
     columns = (Column("Month", "month"), USD, SHARE)
-    rows = [(row.name, row.usd, row.share, *_limit(row)) for row in report.by_month]
+    rows = [(row.name, sum_cell(row), row.share, *_limit(row)) for row in report.by_month]
     return _checked("months", "Cost by month", columns, rows, report.by_month)
 
 
 def sums_table(name: str, caption: str, heading: str, sums: Sequence[Sum]) -> Table:
     """Return sums of the ledger by what `heading` says, with their limits where there are any."""
-    rows = [(row.name, row.usd, row.share, *_limit(row)) for row in sums]
+    rows = [(row.name, sum_cell(row), row.share, *_limit(row)) for row in sums]
     return _checked(name, caption, (Column(heading, is_name=True), USD, SHARE), rows, sums)
 
 
 def waterfall_rows(report: BudgetReport) -> list[tuple[str, Decimal]]:
     """Return the steps from nothing to the budget: every kind, then the contingency."""
-    steps = [(KINDS.get(row.name, row.name), row.usd) for row in report.by_kind]
+    steps = [(KINDS.get(row.name, row.name), sum_cell(row)) for row in report.by_kind]
     if report.contingency_usd:
-        steps.append(("contingency", report.contingency_usd))
+        steps.append(("contingency", least(report.contingency_usd, report.is_lower_bound)))
     return steps
 
 
@@ -149,7 +162,9 @@ def limits_table(report: BudgetReport) -> Table:
 
 def _planned(one: LimitCheck) -> Decimal | None:
     """Return what is planned against a limit; None where nothing of it has a price."""
-    return None if one.unpriced and not one.usd else one.usd
+    if one.unpriced and not one.usd:
+        return None
+    return least(one.usd, bool(one.unpriced or one.in_part))
 
 
 def _status_of(one: LimitCheck) -> str:
@@ -205,7 +220,14 @@ def sensitivities_table(report: BudgetReport) -> Table:
             Column("Difference", "about_usd"),
         ),
         rows=tuple(
-            (one.name, one.low, one.low_usd, one.high, one.high_usd, one.swing_usd)
+            (
+                one.name,
+                one.low,
+                least(one.low_usd, report.is_lower_bound),
+                one.high,
+                least(one.high_usd, report.is_lower_bound),
+                one.swing_usd,
+            )
             for one in report.sensitivities
         ),
     )
@@ -232,6 +254,8 @@ def assumptions_table(report: BudgetReport) -> Table:
 def _limit(row: Sum) -> tuple[Decimal | None, str | None]:
     if row.limit_usd is None:
         return None, None
+    if row.lower_bound and not row.is_over:
+        return row.limit_usd, NOT_KNOWN
     return row.limit_usd, _status(row.highest_usd, row.limit_usd, is_over=row.is_over)
 
 

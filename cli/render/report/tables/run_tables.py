@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from .....catalog.units import GIB, HOURS_PER_DAY
 from .....planner.budget.report.report import BudgetReport
 from .....planner.budget.report.rows import ExperimentRow
 from ...plans.explain import MEMORY_PARTS, STEP_PARTS
+from ..figures import least
+from .money_tables import range_cells
 from .tables import Column, Table, without_empty
 
 EXPERIMENT = Column("Experiment", is_name=True)
@@ -46,16 +49,21 @@ def experiments_table(report: BudgetReport) -> Table:
                 row.run_hours,
                 row.run_hours_low,
                 row.run_hours_high,
-                row.run_usd,
-                row.total.usd,
-                row.total.p10_usd,
-                row.total.p90_usd,
+                _run_usd(row),
+                *range_cells(row.total),
             )
             for row in report.experiments
         ),
         has_total=True,
     )
     return without_empty(table)
+
+
+def _run_usd(row: ExperimentRow) -> Decimal | None:
+    """Return what one run costs, with what it surely pays beside its machines."""
+    if row.run_usd is None:
+        return None
+    return least(row.run_usd + row.run_beside_usd, row.total.lower_bound)
 
 
 def timeline_table(report: BudgetReport) -> Table:
@@ -123,7 +131,7 @@ def fronts_table(report: BudgetReport) -> Table:
             Column("Rented", is_name=True),
         ),
         rows=tuple(
-            (row.name, point.hours, point.usd, point.rent)
+            (row.name, point.hours, least(point.usd, point.lower_bound), point.rent)
             for row in report.experiments
             for point in row.front
         ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ..figures import NOTHING, Kind, Value, as_text
+from ..figures import NOTHING, AtLeast, Kind, Value, as_text, least
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Table:
 
 
 def added(values: Sequence[Value]) -> Decimal | None:
-    """Return the exact sum of numbers; None as soon as one is unknown."""
+    """Return the exact sum of numbers, the least where one is; None as soon as one is unknown."""
     total = Decimal(0)
     for value in values:
         if value is None or not isinstance(value, int | float | Decimal):
             return None
         total += Decimal(str(value))
-    return total
+    return least(total, any(isinstance(value, AtLeast) for value in values))
 
 
 def without_empty(table: Table) -> Table:

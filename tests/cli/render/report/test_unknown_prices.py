@@ -1,15 +1,26 @@
 """Budgets with a price that nobody states, in every format that people read."""
 
+import csv
+import io
 from dataclasses import replace
+from decimal import Decimal
 
+import numpy as np
 import pytest
+from openpyxl import load_workbook
 
+from gpuplan.cli.render.report.figures import usd
+from gpuplan.cli.render.report.formats.csv import render_csv
 from gpuplan.cli.render.report.formats.html import render_html
 from gpuplan.cli.render.report.formats.markdown import render_markdown
+from gpuplan.cli.render.report.formats.xlsx import render_xlsx
 from gpuplan.cli.render.report.table import render_table
 from gpuplan.cli.render.report.tables.money_tables import limits_table
+from gpuplan.planner.budget.planned import OpenLine
+from gpuplan.planner.budget.ranges import money_range
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.report import BudgetReport
+from gpuplan.planner.budget.report.rows import MoneyRange
 from tests.support.projects import MADE, make_books, make_project, make_run_cost
 
 
@@ -37,6 +48,50 @@ def test_the_pages_say_so_too(report: BudgetReport) -> None:
         assert "The price of big is not known: it is in no sum" in text
         assert "Not known whether 2 of 3 limits are kept" in text
     assert "<strong>Limits not known.</strong>" in render_html(report)
+
+
+@pytest.fixture(scope="module")
+def in_part() -> BudgetReport:
+    experiments = {name: {"model": "a.py", "tokens": "1B"} for name in ("a", "big")}
+    limits = {"total": "50", "month": "50", "on_exceed": "fail"}
+    project = make_project(experiments=experiments, limits=limits, contingency="10%")
+    host = OpenLine(kind="accelerators", name="vCPUs", quantity=10.0, unit="instance-hour")
+    return build_report(make_books(project, big=make_run_cost(open_lines=(host,))), MADE)
+
+
+def test_what_leaves_a_part_out_is_marked_in_rows_and_sums(in_part: BudgetReport) -> None:
+    text = "\n".join(line.plain for line in render_table(in_part, width=100))
+    assert "budget    at least $44.00" in text
+    assert "big                  ≥ $20.00" in text and "a                      $20.00" in text
+    assert "2 of 2 limits are kept: the price of a part of big is not" in text
+    markdown = render_markdown(in_part)
+    assert "| 2027-01 | ≥ $40.00 | 100 % | $50.00 | not known |" in markdown
+    assert "| **Total** | **≥ $40.00** |" in markdown
+    assert "| big | ≥ $20.00 | 50 % |" in markdown and "| a | $20.00 | 50 % |" in markdown
+    assert "≥ $40.00" in render_html(in_part)
+
+
+def test_the_rows_say_what_has_no_price(in_part: BudgetReport) -> None:
+    *_, last = csv.DictReader(io.StringIO(render_csv(in_part)))
+    assert (last["experiment"], last["name"], last["quantity"]) == ("big", "vCPUs", "10.000000")
+    assert (last["unit_usd"], last["usd"]) == ("", "")
+    book = load_workbook(io.BytesIO(render_xlsx(in_part)))
+    assert book["Summary"]["B4"].number_format.startswith('"≥ "')
+    ledger = [[cell.value for cell in row] for row in book["Ledger"].iter_rows()]
+    assert ledger[-1][9:] == ["vCPUs", 10, "instance-hour", "unknown", "unknown"]
+    formula = book["Summary"]["B4"].value
+    assert f"$N${len(in_part.entries) + 1})" in formula
+
+
+def test_an_option_is_compared_only_where_what_is_not_known_leaves_it() -> None:
+    def of(amount: str, *, lower_bound: bool = False) -> MoneyRange:
+        return money_range(Decimal(amount), np.zeros(1), lower_bound=lower_bound)
+
+    assert of("8").change_text(of("5"), usd) == "$3.00 more"
+    assert of("8", lower_bound=True).change_text(of("5"), usd) == "at least $3.00 more"
+    assert of("3", lower_bound=True).change_text(of("5"), usd) is None
+    assert of("3").change_text(of("5", lower_bound=True), usd) == "at least $2.00 less"
+    assert of("8").change_text(of("5", lower_bound=True), usd) is None
 
 
 def test_what_has_no_price_is_planned_with_no_sum(report: BudgetReport) -> None:

@@ -14,7 +14,7 @@ from gpuplan.planner.budget.difference.causes import Difference
 from gpuplan.planner.budget.difference.difference import difference
 from gpuplan.planner.budget.difference.words import share_text
 from gpuplan.planner.budget.fixed_rows import IdlePrice
-from gpuplan.planner.budget.planned import RunCostOf, RunLine
+from gpuplan.planner.budget.planned import OpenLine, RunCostOf, RunLine
 from gpuplan.planner.budget.project.project import Project
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.report import BudgetReport
@@ -196,6 +196,47 @@ def test_an_idle_machine_whose_price_is_not_known_any_more_saves_nothing_either(
     (cause,) = (one for one in found.causes if one.kind == "price")
     assert cause.text == "the price of dev is not known any more" and found.worth(cause) is None
     assert sum(one.usd for one in found.causes) == found.difference_usd
+
+
+def test_more_idle_hours_without_a_price_are_a_change_and_the_same_are_none() -> None:
+    """Whatever its hours were, a line of no experiment without a price was "as it was"."""
+
+    def idle(hours: str) -> BudgetReport:
+        line = {"name": "dev", "provider": "gcp", "instance": "a4x-highgpu-4g"}
+        project = make_project(idle=[{**line, "hours_per_month": hours}])
+        none = IdlePrice(usd_per_hour=None, accelerator="GB200", region="us")
+        return build_report(replace(make_books(project), idle=(none,)), MADE)
+
+    found = difference(idle("9"), idle("700"))
+    assert found.not_compared == ("dev",) and found.headline.startswith("Not known")
+    same = difference(idle("9"), idle("9"))
+    assert not same.not_compared and same.headline.startswith("Nothing changed")
+    older = idle("9").model_copy(update={"open_lines": ()})
+    assert difference(older, idle("9")).not_compared == ("dev",)
+
+
+HOST = OpenLine(kind="accelerators", name="vCPUs and memory", quantity=10.0, unit="instance-hour")
+
+
+def test_a_price_that_leaves_a_part_out_saves_nothing() -> None:
+    in_part = make_run_cost(usd_per_hour="1", open_lines=(HOST,))
+    found = difference(report(), report(a=in_part))
+    assert found.difference_usd == -10 and found.not_compared == ("a",)
+    assert found.headline.startswith(
+        "Not known how much more or less, as the price of a part of a is not known."
+    )
+    assert found.after.in_part == ("a",) and found.not_compared_text.startswith("the price of a pa")
+    back = difference(report(a=in_part), report())
+    assert not back.not_compared and back.headline.startswith("At most $10.00 more")
+    none = replace(in_part, usd=None, lines=(), open_lines=())
+    assert difference(report(a=none), report(a=in_part)).not_compared == ("a",)
+
+
+def test_the_same_part_without_a_price_changes_nothing() -> None:
+    one = make_run_cost(usd_per_hour="1", open_lines=(HOST,))
+    assert difference(report(a=one), report(a=one)).headline.startswith("Nothing changed")
+    longer = replace(one, open_lines=(replace(HOST, quantity=20.0),))
+    assert difference(report(a=one), report(a=longer)).not_compared == ("a",)
 
 
 def test_more_hours_without_a_price_are_a_change_and_the_same_hours_are_none() -> None:

@@ -54,3 +54,10 @@ def test_indirect_cost_is_said_to_be_beside_the_sums() -> None:
 )
 def test_money_that_lapses_is_said_with_what_to_do_about_it(expires, usd, words) -> None:
     assert words in said({"name": "lab", "usd": usd, "expires": expires})
+
+
+def test_a_cent_that_no_cost_comes_to_exactly_lapses_without_a_word() -> None:
+    """Of $500 with 10 % of indirect cost "$0.01 expires unused: run earlier" was said."""
+    grant = {"name": "grant", "usd": "5", "indirect": "10%", "expires": "2027-06-30"}
+    assert "of grant" not in said(grant)
+    assert "of grant" in said({**grant, "usd": "500"})

@@ -5,6 +5,7 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+from answers import make_job, make_plan, make_run
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
@@ -305,3 +306,15 @@ def test_hours_of_a_machine_have_the_date_of_its_price() -> None:
     assert taxed.usd == round(sum(Decimal(one.quantity) * one.unit_usd for one in taxed.lines), 2)
     unpriced = offer.model_copy(update={"on_demand_usd_per_hour": None})
     assert run_cost_of_machine(unpriced, nodes=1, hours=10, spot=False).price_date is None
+
+
+def test_a_run_costs_with_what_is_beside_its_machines_what_its_estimate_says() -> None:
+    """One run of $22 "in all" was said to cost $20: its disks were left out of it."""
+    disks = RunLine(kind="storage", name="disks", quantity=1, unit="run", unit_usd=Decimal(2))
+    machines = make_run_cost()
+    job = make_job(make_run()).model_copy(
+        update={"usd": Decimal(20), "total_usd": Decimal(22), "cost_lines": ()}
+    )
+    cost = replace(machines, lines=(*machines.lines, disks), plan=make_plan(whole_job=job))
+    (row,) = build_report(make_books(a=cost), MADE).experiments
+    assert (row.run_usd, row.run_beside_usd, row.total.usd) == (20, 2, 22)

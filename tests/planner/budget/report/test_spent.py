@@ -54,6 +54,13 @@ def variance(*spends: Spend, runs: int = 2) -> VarianceRow:
     return found
 
 
+def test_a_row_has_the_months_in_which_its_launch_ran() -> None:
+    parts = {"2027-03": Decimal("20.004"), "2027-04": Decimal("0.996")}
+    rows = with_spent(planned(), [spend("21", usd_by_month=parts), spend("9", "net-2")]).spent
+    assert rows[0].usd_by_month == {"2027-03": Decimal("20.00"), "2027-04": Decimal("1.00")}
+    assert rows[1].usd_by_month == {"2027-03": Decimal("9.00")}
+
+
 def test_launches_of_its_plans_are_rows_and_others_are_not() -> None:
     found = with_spent(
         planned(), [spend("21"), spend("9", "net-2", launched=Launched(plan="other"))]
