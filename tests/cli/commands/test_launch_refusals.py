@@ -111,7 +111,7 @@ def test_a_key_is_in_no_line_that_can_be_pasted(plan: Plan, capsys) -> None:
         ((), 2, "would go with them"),
         ((*OUTPUTS, "--provider", "azure"), 3, "no priced plan on azure"),
         ((*OUTPUTS, "--max-cost", "50"), 4, "more than --max-cost $50.00"),
-        ((*OUTPUTS, "--max-hours", "2"), 4, "more than --max-hours 2.0"),
+        ((*OUTPUTS, "--max-hours", "2"), 4, "more than --max-hours 2"),
         ((*OUTPUTS, "--max-hourly-cost", "20"), 4, "more than --max-hourly-cost $20.00"),
         (
             (*OUTPUTS, "--region", "us-east-1,eu-west-1", "--max-hourly-cost", "22"),
