@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from ..cost.run_cost import UNIT
 from .attempts import hours_expected, times_paid
 from .fixed_rows import egress_price, storage_months, storage_price
 from .ledger import Books
-from .money import quantum
+from .money import NOTHING, quantum
 from .planned import OpenLine
 from .project.months import Month, shares_by_month
 from .report.limit_rows import no_price_of
@@ -58,6 +59,15 @@ def open_lines(books: Books) -> tuple[LedgerLine, ...]:
     """Return what has no known price as lines of a ledger, by month and then as in its file."""
     found = [*_of_runs(books), *_of_project(books)]
     return tuple(sorted(found, key=lambda line: line.month))
+
+
+def open_amounts(lines: Iterable[LedgerLine]) -> dict[tuple[str | None, ...], Decimal]:
+    """Return how much there is of what has no known price, by whose and what it is."""
+    found: dict[tuple[str | None, ...], Decimal] = {}
+    for one in lines:
+        key = (one.experiment, one.provider, one.region, one.sku, one.name, one.unit)
+        found[key] = found.get(key, NOTHING) + one.quantity
+    return found
 
 
 def _found(books: Books) -> Iterator[Unpriced]:

@@ -132,7 +132,7 @@ def beside_plan(option: OptionRow, options: Sequence[OptionRow]) -> str:
         return clean(option.text)
     later = option.days - planned.days
     said: list[str] = []
-    change = option.total.change_text(planned.total, usd)
+    change = option.total.change_text(planned.total, usd, is_same_part=option.is_same_part)
     if option.total.usd != planned.total.usd:
         said.append("cost not comparable" if change is None else f"{change} than planned")
     # Below a hundredth of a day the two tell the same day.

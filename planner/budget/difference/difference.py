@@ -16,6 +16,8 @@ from decimal import Decimal
 
 from ..money import NOTHING, cents
 from ..report.report import BudgetReport
+from ..report.rows import LedgerLine
+from ..unpriced import open_amounts
 from . import words
 from .causes import Cause, CauseKind, Difference, ExperimentDifference, KindSum, Side
 from .factors import Account, accounts, replaced
@@ -80,7 +82,7 @@ def _not_compared(before: BudgetReport, after: BudgetReport) -> tuple[str, ...]:
     old, new = ({row.name: row for row in one.experiments} for one in (before, after))
 
     def is_as_it_was(name: str) -> bool:
-        amounts = [_open_amounts(one, name) for one in (before, after)]
+        amounts = [open_amounts(_open_lines(one, name)) for one in (before, after)]
         first, last = old.get(name), new.get(name)
         if first is None or last is None:
             return first is last and bool(amounts[0]) and amounts[0] == amounts[1]
@@ -101,14 +103,10 @@ def _not_compared(before: BudgetReport, after: BudgetReport) -> tuple[str, ...]:
     )
 
 
-def _open_amounts(report: BudgetReport, name: str) -> dict[tuple[str | None, ...], Decimal]:
-    """Return how much there is of what has no price, by what it is; nothing in an older report."""
-    found: dict[tuple[str | None, ...], Decimal] = {}
-    for one in report.open_lines:
-        if name == (one.name if one.experiment is None else one.experiment):
-            key = (one.provider, one.region, one.sku, one.name, one.unit)
-            found[key] = found.get(key, NOTHING) + one.quantity
-    return found
+def _open_lines(report: BudgetReport, name: str) -> list[LedgerLine]:
+    """Return what of an experiment or a line has no price; nothing in an older report."""
+    lines = report.open_lines
+    return [one for one in lines if name == (one.experiment or one.name)]
 
 
 def _headline(

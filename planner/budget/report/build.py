@@ -31,7 +31,7 @@ from ..sums import (
     sums_by,
     sums_by_month,
 )
-from ..unpriced import Unpriced, open_lines, unpriced, unpriced_text
+from ..unpriced import Unpriced, open_amounts, open_lines, unpriced, unpriced_text
 from ..usage import accelerator_hours, accelerator_use
 from .assumptions import assumptions, not_included, risks
 from .capacity_rows import CapacityOverTime
@@ -230,6 +230,7 @@ def _options(books: Books, planned: MoneyRange, seed: int) -> tuple[OptionRow, .
     """Return the whole project with every experiment on its cheapest, usual and fastest plan."""
     asked = {one.spec.option for one in books.planned}
     is_planned = next(iter(asked)) if len(asked) == 1 else None
+    planned_part = open_amounts(open_lines(books))
     found: list[OptionRow] = []
     for name in OPTIONS:
         chosen = replace(books, option=name)
@@ -237,11 +238,12 @@ def _options(books: Books, planned: MoneyRange, seed: int) -> tuple[OptionRow, .
         if too_late(spans) is not None:
             continue
         entries = ledger(chosen)
-        total = planned
+        total, is_same_part = planned, True
         if name != is_planned:
-            months = months_of(books.project, entries)
+            left, months = open_lines(chosen), months_of(books.project, entries)
+            is_same_part = open_amounts(left) == planned_part
             total = simulate(chosen, entries, months, seed=seed).of_project(
-                total_usd(entries), lower_bound=bool(open_lines(chosen))
+                total_usd(entries), lower_bound=bool(left)
             )
         ends_h = max((span.end_h for span in spans), default=0.0)
         ends = month_at(books.project.start, ends_h)
@@ -254,7 +256,8 @@ def _options(books: Books, planned: MoneyRange, seed: int) -> tuple[OptionRow, .
                 ends=ends,
                 days=days,
                 accelerator_hours=sum(accelerator_hours(span, chosen) for span in spans),
-                text=option_text(name, total, planned, ends, days),
+                text=option_text(name, total, planned, ends, days, is_same_part=is_same_part),
+                is_same_part=is_same_part,
             )
         )
     return tuple(found)

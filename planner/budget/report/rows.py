@@ -98,21 +98,28 @@ class MoneyRange(FrozenModel):
     lower_bound: bool = False
     """Whether a part of it has no known price: all of these are then of what has one."""
 
-    def change_text(self, planned: MoneyRange, amount: Callable[[Decimal], str]) -> str | None:
+    def change_text(
+        self,
+        planned: MoneyRange,
+        amount: Callable[[Decimal], str],
+        *,
+        is_same_part: bool = False,
+    ) -> str | None:
         """Return "$5 more" or "at least $5 more"; None where nobody knows which of two is more.
 
         Args:
             planned: what it is compared with.
             amount: how US dollars are written.
+            is_same_part: whether what has no known price is the same of both.
         """
         change = self.usd - planned.usd
-        if self.lower_bound and planned.lower_bound:
-            return None
+        text = f"{amount(abs(change))} {'less' if change < 0 else 'more'}"
+        if is_same_part or not (self.lower_bound or planned.lower_bound):
+            return text
         # What is not known makes this, or what is planned, dearer.
-        if (self.lower_bound and change <= 0) or (planned.lower_bound and change >= 0):
-            return None
-        least = "at least " if self.lower_bound or planned.lower_bound else ""
-        return f"{least}{amount(abs(change))} {'less' if change < 0 else 'more'}"
+        is_sure = change > 0 if self.lower_bound else change < 0
+        is_sure = is_sure and not (self.lower_bound and planned.lower_bound)
+        return f"at least {text}" if is_sure else None
 
 
 class ProjectFacts(FrozenModel):
@@ -296,6 +303,8 @@ class OptionRow(FrozenModel):
     """Of all runs."""
     text: str
     """In words, what it would mean."""
+    is_same_part: bool = True
+    """Whether what has no known price is the same as in the plan, so that both compare exactly."""
 
 
 class WayRow(FrozenModel):

@@ -120,12 +120,29 @@ def _when(books: Books, rows: Sequence[ExperimentRow]) -> Iterator[str]:
         yield f"The last experiment, {last.name}, ends in {ends}, {days} after the start."
 
 
-def option_text(name: str, total: MoneyRange, planned: MoneyRange, ends: Month, days: float) -> str:
-    """Return in words what an option means beside what is planned."""
+def option_text(
+    name: str,
+    total: MoneyRange,
+    planned: MoneyRange,
+    ends: Month,
+    days: float,
+    *,
+    is_same_part: bool = True,
+) -> str:
+    """Return in words what an option means beside what is planned.
+
+    Args:
+        name: of the option.
+        total: of the project on it, US dollars.
+        planned: of the project as it is planned.
+        ends: month of its end.
+        days: until then.
+        is_same_part: whether what has no known price is the same of both.
+    """
     if (total.usd, total.lower_bound) == (planned.usd, planned.lower_bound):
         return f"The {name} option is the planned one."
     least = "at least " if total.lower_bound else ""
-    known = total.change_text(planned, dollars)
+    known = total.change_text(planned, dollars, is_same_part=is_same_part)
     change = "" if known is None else f", {known}"
     return (
         f"The {name} option takes {least}{dollars(total.usd)}{change}, and ends in"

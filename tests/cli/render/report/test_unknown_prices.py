@@ -16,12 +16,19 @@ from gpuplan.cli.render.report.formats.markdown import render_markdown
 from gpuplan.cli.render.report.formats.xlsx import render_xlsx
 from gpuplan.cli.render.report.table import render_table
 from gpuplan.cli.render.report.tables.money_tables import limits_table
+from gpuplan.cli.render.report.words import beside_plan
 from gpuplan.planner.budget.planned import OpenLine
 from gpuplan.planner.budget.ranges import money_range
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.report import BudgetReport
 from gpuplan.planner.budget.report.rows import MoneyRange
-from tests.support.projects import MADE, make_books, make_project, make_run_cost
+from tests.support.projects import (
+    MADE,
+    make_books,
+    make_options_books,
+    make_project,
+    make_run_cost,
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +99,16 @@ def test_an_option_is_compared_only_where_what_is_not_known_leaves_it() -> None:
     assert of("3", lower_bound=True).change_text(of("5"), usd) is None
     assert of("3").change_text(of("5", lower_bound=True), usd) == "at least $2.00 less"
     assert of("8").change_text(of("5", lower_bound=True), usd) is None
+    both = of("3", lower_bound=True), of("5", lower_bound=True)
+    assert both[0].change_text(both[1], usd) is None
+    assert both[0].change_text(both[1], usd, is_same_part=True) == "$2.00 less"
+
+
+def test_options_compare_where_the_project_alone_has_lines_without_a_price() -> None:
+    books = make_options_books(storage=[{"name": "corpus", "gb": "7"}])
+    cheap, normal, fast = build_report(books, MADE).options
+    assert "$16, $4.00 less" in cheap.text or "$4.00 less" in cheap.text
+    assert beside_plan(fast, (cheap, normal, fast)).startswith("$40.00 more than planned")
 
 
 def test_what_has_no_price_is_planned_with_no_sum(report: BudgetReport) -> None:
