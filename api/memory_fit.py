@@ -244,7 +244,7 @@ def _under_autocast(accelerator: Accelerator, frozen: FrozenPrecision) -> Precis
 
 
 def _together_notes(accelerator: Accelerator, count: int, catalogue: Catalogue) -> Iterator[str]:
-    """Yield that so many of an accelerator cannot be planned together, where that is so."""
+    """Yield that no machines are sold that join so many of an accelerator, where that is so."""
     if count < 2:
         return
     sold = [one for one in catalogue.instances.values() if one.accelerator == accelerator.name]
@@ -255,7 +255,7 @@ def _together_notes(accelerator: Accelerator, count: int, catalogue: Catalogue) 
         most = max(one.accelerators for one in sold)
         yield (
             f"{here}: machines that are sold have {most:g} {accelerator.name} at most, and the"
-            " network between them is not known, so that `gpuplan estimate` plans no more together"
+            f" network between them is not known; `gpuplan estimate` takes {count} in one as yours"
         )
     elif accelerator.link_bytes_per_s is None:
         yield f"{here}: how several {accelerator.name} reach each other is not known"
