@@ -212,7 +212,7 @@ def plan(plan_id: str, launches: Callable[[str], Rows]) -> View:
     return View(
         title=f"Plan {one.id}: {one.place} ({one.devices})",
         subtitle=" · ".join([*setup_items(one, kept.estimate), one.hours_text, one.cost_text]),
-        commands=(f"gpuplan show {one.id}", f"gpuplan launch {one.id} --dryrun"),
+        commands=(f"gpuplan show {one.id}", _start(one)),
         blocks=(
             Figure(caption=_memory_caption(one), svg=_memory(one), is_wide=False),
             Figure(caption=_step_caption(one), svg=_step(one), is_wide=False),
@@ -307,3 +307,10 @@ def missing_report(project: str) -> View:
 
 def _time(moment: str) -> str:
     return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M}"
+
+
+def _start(plan: Plan) -> str:
+    """Return how to start a plan: SkyPilot rents no machine of one's own."""
+    if plan.offer.is_own:
+        return f"gpuplan export {plan.id} --to torchrun"
+    return f"gpuplan launch {plan.id} --dryrun"
