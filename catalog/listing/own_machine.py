@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..snapshot import Catalogue, add_offers
-from ..types import Instance, Link, Offer, Provider
-from ..user_files.offers import DEFAULT_PROVIDER, DEFAULT_REGION, UserOffers
+from ..types import Instance, Link, Offer
+from ..user_files.offers import DEFAULT_PROVIDER, DEFAULT_REGION, UserOffers, provider_of_user
 from .query import OfferFilter, select_offers
 
 ASSUMED = "nobody sells it: taken as a machine of your own"
@@ -35,7 +35,7 @@ def with_own_machines(catalogue: Catalogue, wanted: OfferFilter) -> Catalogue:
         accelerators=(),
         instances=instances,
         offers=tuple(map(_offer, instances)),
-        providers=(_provider(),),
+        providers=(provider_of_user(DEFAULT_PROVIDER, ASSUMED),),
         regions=(),
     )
     return add_offers(catalogue, mine)
@@ -76,18 +76,4 @@ def _offer(instance: Instance) -> Offer:
         skypilot_cloud=None,
         source=ASSUMED,
         note=None,
-    )
-
-
-def _provider() -> Provider:
-    return Provider(
-        name=DEFAULT_PROVIDER,
-        skypilot_cloud=None,
-        marketplace=False,
-        billing_increment_s=None,
-        minimum_s=None,
-        pue=None,
-        hipaa_eligible=None,
-        home_jurisdiction=None,
-        source=ASSUMED,
     )

@@ -102,7 +102,7 @@ def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
         offers=tuple(entry.offer for entry in entries),
         providers=tuple(
             {
-                entry.offer.provider: _provider(entry.offer.provider, path)
+                entry.offer.provider: provider_of_user(entry.offer.provider, path.name)
                 for entry in entries
                 if entry.offer.provider not in catalogue.providers
             }.values()
@@ -280,7 +280,8 @@ class _Entry:
         )
 
 
-def _provider(name: str, path: Path) -> Provider:
+def provider_of_user(name: str, source: str) -> Provider:
+    """Return a seller, or the user's own room, of which nothing is known but its name."""
     return Provider(
         name=name,
         skypilot_cloud=None,
@@ -290,7 +291,7 @@ def _provider(name: str, path: Path) -> Provider:
         pue=None,
         hipaa_eligible=None,
         home_jurisdiction=None,
-        source=path.name,
+        source=source,
     )
 
 

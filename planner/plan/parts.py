@@ -102,8 +102,12 @@ class ChosenOffer(FrozenModel):
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a machine that the user states: bought, hired, or there."""
-        return self.price_basis in USER_PRICE_BASES
+        """Whether it is a machine of the user's own: bought, or there without a price.
+
+        A cloud's machine at the price of the user's contract is none.
+        """
+        is_unpriced = self.price_basis in USER_PRICE_BASES and self.usd_per_hour is None
+        return self.price_basis == "owned" or is_unpriced
 
     @property
     def has_own_terms(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ....catalog.frozen import FrozenModel
 from ....catalog.text.quantity import UNKNOWN
+from ....catalog.types import USER_PRICE_BASES
 from ..payment import WaysToPay
 from ..plan import SCHEMA_VERSION, Plan
 from ..rows import flat, frame, paths
@@ -87,7 +88,7 @@ class Estimate(FrozenModel):
     @property
     def has_only_own_prices(self) -> bool:
         """Whether there are plans, and all are priced by the user's own file."""
-        own = [plan.offer.is_own for plan in self.plans]
+        own = [plan.offer.price_basis in USER_PRICE_BASES for plan in self.plans]
         return bool(own) and all(own)
 
     @property

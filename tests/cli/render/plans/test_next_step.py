@@ -18,7 +18,8 @@ def plan(price_basis: str, *, nodes: int = 1) -> Plan:
     ("one", "said"),
     [
         (plan("list"), "gpuplan launch {id}"),
-        (plan("user"), "on it: gpuplan run model.py --plan {id}"),
+        # The price of a contract with a cloud, in the user's file.
+        (plan("user"), "gpuplan launch {id}"),
         (plan("owned"), "on it: gpuplan run model.py --plan {id}"),
         (plan("owned", nodes=2), "gpuplan export {id} --to torchrun"),
     ],
