@@ -24,6 +24,7 @@ from evaluation.first_reading import first_readings
 from evaluation.groups import split_groups
 from evaluation.layouts.regret import find_sweeps, on_other_networks
 from evaluation.layouts.unread_layouts import UNSEEN_LAYOUTS
+from evaluation.others.step_times import NEUSIGHT_RUNS
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
 from evaluation.programmes_part import with_programmes
@@ -71,6 +72,7 @@ def main() -> None:
             *(UNSEEN_LAYOUTS, UNSEEN_FITS, MORE_JOBS),
         )
     )
+    neusight = RecordedRuns([NEUSIGHT_RUNS], profiler=traces.profiles)
     text = page(
         evaluated,
         runs.records,
@@ -89,6 +91,7 @@ def main() -> None:
         fits,
         programmes(traces.profiles, UNSEEN_JOBS, start_s=0.0),
         more,
+        {protocol: neusight.observations(protocol) for protocol in ("source", "accelerator")},
     )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")

@@ -8,26 +8,25 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist, fmean, median, pvariance, variance
 from typing import Any
 
 import pytest
 
-from gpuplan.api.validation import RecordedRuns, TimedRun, validate
+from gpuplan.api.validation import validate
 from gpuplan.planner.budget.project.defaults import default
 from gpuplan.planner.validation.errors import (
-    Observation,
     SummaryRow,
     prediction_errors,
     summarise,
 )
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
-from gpuplan.profiles.records import RunRecord, read_records
+from gpuplan.profiles.records import read_records
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
 from gpuplan.profiles.tracing_process.cache import package_version
+from tests.support import evaluated_records
+from tests.support.evaluated_records import Evaluated
 
 ROOT = Path(__file__).parents[1]
 TORCH_OF_THE_ARCHIVE = "2.13.0+cpu"
@@ -101,35 +100,14 @@ BEATEN_BY_NULL: dict[Protocol, set[str]] = {
 pytestmark = [pytest.mark.slow, pytest.mark.accuracy, pytest.mark.timeout(1800)]
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """The open records under every protocol."""
-
-    records: Sequence[RunRecord]
-    seen: dict[Protocol | None, list[Observation]]
-    timed: Sequence[TimedRun]
-
-    def rows(self, protocol: Protocol) -> dict[str, SummaryRow]:
-        """Return step time errors by group: sources, dense models and experts apart."""
-        named = groups.split_groups(self.records)
-        found = groups.summarise_groups(self.seen[protocol], named, protocol)
-        return {row.group: row for row in found}
-
-
 @pytest.fixture(scope="module")
 def kept() -> Any:
-    return traces.KeptTraces()
+    return evaluated_records.kept_traces()
 
 
 @pytest.fixture(scope="module")
-def evaluated(kept: Any) -> Evaluated:
-    with pytest.MonkeyPatch.context() as patch:
-        # What is not in the archive takes minutes to trace: kept from run to run.
-        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
-        runs = RecordedRuns(published_records.OPEN_RECORDS, profiler=kept.profiles)
-        seen: dict[Protocol | None, list[Observation]] = {None: runs.observations()}
-        seen |= {protocol: runs.observations(protocol) for protocol in PROTOCOLS}
-        return Evaluated(runs.records, seen, runs.timed())
+def evaluated() -> Evaluated:
+    return evaluated_records.evaluate()
 
 
 def test_the_archive_holds_every_profile_of_today_s_code(kept: Any, evaluated: Evaluated) -> None:

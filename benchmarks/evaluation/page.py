@@ -47,6 +47,7 @@ from .layouts.regret import Sweep, find_sweeps
 from .layouts.regret_part import regret_part
 from .layouts.unread_layouts import unread_layouts_part
 from .memory import memory_part
+from .others.step_times import compare, others_part
 from .programmes import Programme
 from .programmes_part import programmes_part
 from .programmes_unseen import unseen_jobs_part, unseen_programmes_part
@@ -129,6 +130,7 @@ def page(
     fits: Sequence[Observation] = (),
     jobs: Sequence[Programme] = (),
     more: Sequence[Observation] = (),
+    neusight: Mapping[Protocol | None, Sequence[Observation]] | None = None,
 ) -> str:
     """Return the whole page.
 
@@ -150,9 +152,12 @@ def page(
         fits: jobs of which it is known whether they ran or ran out of memory.
         jobs: small jobs, as `unseen_programmes`.
         more: runs of more jobs that nothing is fitted to.
+        neusight: NeuSight's runs that are no open records, without their source and accelerator.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
+    if neusight is not None:
+        parts.append(others_part(compare(records, evaluated, neusight)))
     parts.append(unread_part(first, unseen, others, usual, more))
     parts.append(day_before_part(evaluated["source"], groups))
     for protocol in PROTOCOLS:

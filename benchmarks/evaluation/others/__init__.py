@@ -1,0 +1,1 @@
+"""The same runs, predicted by others."""
