@@ -49,7 +49,7 @@ BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 LOWER_BOUND_MARK = "≥: a price beside it is not known"
 DATASET_MARK = "cost: with the data set where its price is known"
 NOT_RUN = "gpuplan cannot run it (gpuplan show)"
-NOT_COUNTED = "not in these sums: storage, egress (gpuplan show)"
+NOT_COUNTED = "not in these sums: storage, egress, your own loop (gpuplan show)"
 
 
 def render_estimate(
