@@ -99,6 +99,8 @@ def test_jobs_that_nobody_looked_into_fit_or_run_out_as_expected(kept: Any) -> N
     offered, out = unread_fits.offered(found), sum(not one.ran for one in found)
     assert offered <= FITS_OFFERED
     assert f"{offered} of the {out} that ran out would have been offered" in readme()
+    by_states = sum(unread_fits.fits_by_states(one) for one in found if not one.ran)
+    assert f"estimators count, {by_states} would fit" in readme()
     known = sum(one.is_right for one in found)
     assert f"Of {len(found)} jobs that ran or ran out of memory {known}" in readme()
 

@@ -60,9 +60,11 @@ def observe(case: Case, benches: Benches, hold_out: Protocol | None) -> Observat
     if unknown is not None:
         return replace(timed, memory_skipped=unknown)
     memory, assumed = _memory_as_measured(record, prediction, case.run.setup.stack)
+    parts = prediction.memory_breakdown_bytes
     return replace(
         timed,
         predicted_memory_bytes=memory,
+        predicted_state_bytes=parts.parameters + parts.gradients + parts.optimizer,
         verdict_predicted="fits" if prediction.fits or case.fits_recomputed else "out_of_memory",
         assumed=(*base.assumed, *assumed),
     )

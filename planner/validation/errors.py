@@ -130,6 +130,8 @@ class Observation:
     """Hardware FLOPs of one accelerator ÷ its dense peak: the step at 100 % HFU."""
     measured_memory_bytes: float | None = None
     predicted_memory_bytes: Estimated | None = None
+    predicted_state_bytes: float | None = None
+    """Parameters, gradients and optimizer states in it: all that others' estimators count."""
     memory_skipped: str | None = None
     """Why only the memory was not predicted."""
     verdict_measured: Verdict | None = None

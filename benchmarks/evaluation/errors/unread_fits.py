@@ -33,7 +33,9 @@ series, on 1 to 8 devices. Nothing is fitted to them.
 {right} of {rows} verdicts are right: of the {ran} that ran {said_ran} are predicted to fit, of the
 {out} that ran out {said_out} not to. A plan is offered where the risk is {most} at most: by the
 doubt that plans have that would have been {offered} of those {out}, and {safe} of those that ran;
-by the doubt of software that nobody checked, as here, {checked} and {checked_safe}.
+by the doubt of software that nobody checked, as here, {checked} and {checked_safe}. By parameters,
+gradients and optimizer states alone, which are what DeepSpeed's and accelerate's estimators count,
+{states_right} verdicts are right: {states_missed} of the {out} that ran out would fit.
 
 Of the {peaks} peaks that are known the error is {median} in the median, {mape} in the mean over
 {peak_sources} sources; {covered} of them (of the sources, {covered_sources}) lie in the interval.
@@ -72,6 +74,8 @@ class Judged:
     """Relative error of the peak, one standard deviation, of a plan under torch."""
     error: float | None
     """Predicted ÷ measured − 1 of its peak, where that is known."""
+    states_of_capacity: float
+    """Predicted parameters, gradients and optimizer states ÷ what the device holds."""
     covered: bool
     """Whether the measured peak lies in the 80 % interval."""
 
@@ -106,6 +110,7 @@ def judged(seen: Sequence[Observation]) -> list[Judged]:
                 fits=run.verdict_predicted == "fits",
                 peak_of_capacity=predicted.value / capacity,
                 doubt=usual_sigma("torch-eager"),
+                states_of_capacity=(run.predicted_state_bytes or 0.0) / capacity,
                 error=predicted.value / measured - 1 if measured else None,
                 covered=bool(measured) and predicted.low <= (measured or 0) <= predicted.high,
             )
@@ -116,6 +121,11 @@ def judged(seen: Sequence[Observation]) -> list[Judged]:
 def right(found: Sequence[Judged]) -> float:
     """Return the share of verdicts that are right."""
     return fmean(one.is_right for one in found)
+
+
+def fits_by_states(one: Judged) -> bool:
+    """Return whether a job would fit if nothing but its states took memory."""
+    return one.states_of_capacity <= 1
 
 
 def offered(found: Sequence[Judged]) -> int:
@@ -139,6 +149,8 @@ def unread_fits_part(seen: Sequence[Observation]) -> str:
         said_ran=sum(one.fits for one in ran),
         out=len(out),
         said_out=sum(not one.fits for one in out),
+        states_right=sum(one.ran is fits_by_states(one) for one in found),
+        states_missed=sum(fits_by_states(one) for one in out),
         most=percent(MOST_RISK, 0),
         offered=offered(found),
         safe=sum(one.is_offered() for one in ran),

@@ -55,8 +55,9 @@ measured by {ours} with gpuplan (at worst {ours_worst}), by {theirs} with Calcul
 {theirs_worst}); any of them at random by {random}.
 
 What others answer is another question. accelerate's and DeepSpeed's estimators of memory count
-parameters, gradients and optimizer states, and no activations; SkyPilot's optimizer takes the hours
-of a job from the user; Infracost prices what a Terraform plan orders.
+parameters, gradients and optimizer states ("Whether it fits" below has what that says of jobs that
+ran out); SkyPilot's optimizer takes the hours of a job from the user; Infracost prices what a
+Terraform plan orders.
 """
 
 
