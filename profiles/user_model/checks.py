@@ -78,19 +78,22 @@ def _check_layers(model: torch.nn.Module, source: str, params: Mapping[str, Any]
 def checked_batch(batch: Any, source: str) -> Batch:
     """Return a batch that says how the model is called; one tensor is its only argument.
 
+    A list is a tuple.
+
     Raises:
-        UserFileError: it is neither a tuple, a dict nor a tensor, or its tensors hold nothing.
+        UserFileError: it is neither a tuple, a list, a dict nor a tensor, or its tensors hold
+            nothing.
     """
     _refuse_empty(batch, source)
     if isinstance(batch, torch.Tensor):
         return (batch,)
-    if isinstance(batch, tuple) and batch:
-        return batch
+    if isinstance(batch, tuple | list) and batch:
+        return tuple(batch)  # A loader's own collation makes lists.
     if isinstance(batch, Mapping) and batch and all(isinstance(key, str) for key in batch):
         return dict(batch)
     fix = "return a tuple (then model(*batch) is called) or a dict (then model(**batch) is called)."
     raise UserFileError(
-        f"{source} returned {described(batch)}, not a tuple, a dict or a tensor.", fix=fix
+        f"{source} returned {described(batch)}, not a tuple, a list, a dict or a tensor.", fix=fix
     )
 
 

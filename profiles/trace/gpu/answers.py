@@ -14,6 +14,7 @@ import torch
 from ..kernels.operations import words
 from ..torch_private import checkpoint_answers, no_torch_function
 from . import flex
+from .accelerator import MEMORY_BYTES, accelerator_answers
 from .streams import CUDA_STREAMS, NVTX, record_stream
 from .target import Target
 from .tensor_types import cuda_classes
@@ -36,6 +37,7 @@ def gpu_machine(target: Target | None) -> Iterator[None]:
         *(patch.object(torch.cuda.nvtx, name, answer) for name, answer in NVTX.items()),
         patch.object(torch.Tensor, "record_stream", record_stream),
         patch.object(torch.nn.DataParallel, "scatter", _to_one_gpu),
+        *accelerator_answers(),
         checkpoint_answers(),
         patch.object(torch.backends.cudnn, "is_acceptable", lambda tensor: False),
         patch.object(torch, "compile", _compile(target)),
@@ -54,7 +56,7 @@ def gpu_machine(target: Target | None) -> Iterator[None]:
 
 def _cuda_answers() -> dict[str, Any]:
     properties = SimpleNamespace(
-        name="GPU", major=9, minor=0, total_memory=80 * 10**9, multi_processor_count=132,
+        name="GPU", major=9, minor=0, total_memory=MEMORY_BYTES, multi_processor_count=132,
         warp_size=32, max_threads_per_multi_processor=2048,
     )  # fmt: skip
     return {

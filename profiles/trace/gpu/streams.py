@@ -70,6 +70,10 @@ class Stream:
         """Return that nothing is left to do."""
         return True
 
+    def is_capturing(self) -> bool:
+        """Return that no graph is made of it."""
+        return False
+
 
 @contextmanager
 def _on(stream: Any) -> Iterator[None]:
@@ -90,6 +94,7 @@ CUDA_STREAMS: dict[str, Any] = {
     "Stream": Stream,
     "stream": _on,
     "current_stream": _answering(Stream),
+    "is_current_stream_capturing": _answering(lambda: False),
     "default_stream": _answering(Stream),
     "set_stream": _answering(lambda: None),
 }

@@ -170,8 +170,8 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
         ["nothing to train: all 2 parameters are frozen"],
     ),
     "batch of the wrong kind": (
-        changed("return torch.randn(batch_size, width), torch", "return [torch.randn(8)] or torch"),
-        ["make_batch(2) returned a list of 1, not a tuple, a dict or a tensor"],
+        changed("return torch.randn(batch_size, width), torch", "return {1, 2, 3} or torch"),
+        ["make_batch(2) returned a set of 3, not a tuple, a list, a dict or a tensor"],
     ),
     "batch of the wrong shape": (
         changed("torch.randn(batch_size, width)", "torch.randn(batch_size, 9)"),

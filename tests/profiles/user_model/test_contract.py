@@ -74,6 +74,28 @@ def test_output_loss_is_the_default_loss(tmp_path: Path) -> None:
     one_step(workload)
 
 
+def test_a_batch_may_be_a_list_as_loaders_make_it(tmp_path: Path) -> None:
+    workload = load(
+        tmp_path,
+        """
+        import torch
+
+        def build_model():
+            return torch.nn.Linear(3, 2)
+
+        def make_batch(batch_size):
+            data = torch.utils.data.TensorDataset(torch.ones(8, 3), torch.zeros(8).long())
+            return next(iter(torch.utils.data.DataLoader(data, batch_size)))
+
+        def compute_loss(model, batch):
+            inputs, classes = batch
+            return torch.nn.functional.cross_entropy(model(inputs), classes)
+        """,
+    )
+    assert isinstance(workload.make_batch(2), tuple)
+    one_step(workload)
+
+
 @pytest.mark.parametrize(
     ("params", "message", "fix"),
     [
@@ -102,7 +124,8 @@ RETURNS = [
     ("build_model", "nn.Linear", "returned the class Linear"),
     ("build_model", "nn.ReLU()", "nothing to train: it has no parameters"),
     ("build_model", "nn.Linear(8, 4).requires_grad_(False)", "all 2 parameters are frozen"),
-    ("make_batch", "[torch.zeros(2, 8)]", "returned a list of 1, not a tuple, a dict or a tensor"),
+    ("make_batch", "{1, 2}", "returned a set of 2, not a tuple, a list, a dict or a tensor"),
+    ("make_batch", "[]", "returned an empty list"),
     ("make_batch", "()", "returned an empty tuple"),
     ("compute_loss", "model(batch[0])", "tensor of shape (3, 4); a loss has one element"),
     ("compute_loss", "1.5", "returned a float"),
