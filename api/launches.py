@@ -147,6 +147,20 @@ def stop(
     return picking_up.stop(context, context.ledger.find(run), wait=wait)
 
 
+def tell_to_stop(context: LaunchContext, run: str) -> bool:
+    """Ask the job of a launch to end after a checkpoint, and wait for nothing: `stop` does.
+
+    Returns whether its machines took that: not where they do not answer, are still set up or are
+    those of a managed job.
+
+    Raises:
+        UsageError: There is no such launch.
+    """
+    from ..launcher.lifecycle import resume as picking_up
+
+    return picking_up.tell_to_stop(context, context.ledger.find(run))
+
+
 def down(
     context: LaunchContext,
     run: str,

@@ -175,7 +175,7 @@ def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchR
         UsageError: it has ended already.
         EngineError: the job does not end; the machines are left to it.
     """
-    if not _told(context, record):
+    if not tell_to_stop(context, record):
         record, finding = reconcile_run(context, record)
         if not record.is_open:
             if finding == "nothing":
@@ -224,7 +224,7 @@ def _ended_since_told(context: LaunchContext, record: LaunchRecord) -> LaunchRec
     return None
 
 
-def _told(context: LaunchContext, record: LaunchRecord) -> bool:
+def tell_to_stop(context: LaunchContext, record: LaunchRecord) -> bool:
     """Ask a job to stop without polling it first, which may take half a minute.
 
     Returns whether its machines accepted that; a job that has ended already ignores it.
