@@ -42,6 +42,7 @@ def keep(
             folder=folder,
             offers=inputs.offers,
             pricebook=inputs.pricebook,
+            curve_choice=inputs.curve_choice,
         )
     asked = {
         "folder": str(folder),

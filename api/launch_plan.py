@@ -229,6 +229,8 @@ def _replanned(given: SourcedPlan, request: LaunchRequest, *, named: bool) -> So
         machine=origin.question.machine,
         offers=None if origin.offers is None else Path(origin.offers),
         pricebook=None if origin.pricebook is None else Path(origin.pricebook),
+        curves=origin.curves,
+        without_curves_of=origin.without_curves_of,
     )
     answer = estimate(asked, origin.question)
     keep(answer, inputs=asked, question=origin.question, folder=Path(origin.folder))

@@ -147,7 +147,28 @@ def stop(
     return picking_up.stop(context, context.ledger.find(run), wait=wait)
 
 
-def down(context: LaunchContext, run: str, *, is_skypilot_gone: bool = False) -> LaunchRecord:
+def tell_to_stop(context: LaunchContext, run: str) -> bool:
+    """Ask the job of a launch to end after a checkpoint, and wait for nothing: `stop` does.
+
+    Returns whether its machines took that: not where they do not answer, are still set up or are
+    those of a managed job.
+
+    Raises:
+        UsageError: There is no such launch.
+    """
+    from ..launcher.lifecycle import resume as picking_up
+
+    return picking_up.tell_to_stop(context, context.ledger.find(run))
+
+
+def down(
+    context: LaunchContext,
+    run: str,
+    *,
+    is_skypilot_gone: bool = False,
+    is_patient: bool = True,
+    wait: Callable[[float], None] = time.sleep,
+) -> LaunchRecord:
     """Tear down the machines of a launch at once.
 
     Args:
@@ -156,13 +177,23 @@ def down(context: LaunchContext, run: str, *, is_skypilot_gone: bool = False) ->
         is_skypilot_gone: The SkyPilot that was asked is gone for good, and the user has looked for
             the machines in their cloud: where it cannot be asked, the launch is closed alone. What
             it cost is then at least what was seen, and limits count its worst case.
+        is_patient: Where a broken connection holds up the results of a job that has ended, try to
+            bring them for ten minutes more, and then give them up.
+        wait: Seconds, between one such try and the next.
 
     Raises:
+        LostMachineError: Such a connection broke off, and `is_patient` is false.
         EngineError: Machines are still there.
     """
     from ..launcher.lifecycle import resume as picking_up
 
-    return picking_up.down(context, context.ledger.find(run), is_engine_gone=is_skypilot_gone)
+    return picking_up.down(
+        context,
+        context.ledger.find(run),
+        is_engine_gone=is_skypilot_gone,
+        is_patient=is_patient,
+        wait=wait,
+    )
 
 
 def history(

@@ -7,7 +7,13 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 SCRATCH_SUFFIX = ".tmp"
 """Ending of a file that is being written; a killed process may leave one behind."""
@@ -46,6 +52,23 @@ def write_chosen(path: Path, text: str | bytes, *, new_mode: int = 0o644) -> Non
         return
     mode, owner = stat.S_IMODE(there.st_mode), (there.st_uid, there.st_gid)
     write_atomically(target, text, mode=mode, owner=owner, make_folder=False)
+
+
+@contextlib.contextmanager
+def one_writer(lock: Path) -> Iterator[None]:
+    """Let one process at a time read and write anew what a lock file stands for; others wait.
+
+    Where the file system has no locks, nobody waits. The file stays, and its folder is made.
+
+    Raises:
+        OSError: The lock file cannot be made.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as stream:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 def make_private(folder: Path) -> None:

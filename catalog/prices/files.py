@@ -12,14 +12,10 @@ from pydantic import ValidationError
 
 from ..embedded import Catalogue, embedded_catalogue
 from ..errors import PriceError
+from ..files import one_writer as one_writer_of
 from ..files import write_atomically
 from ..price_folder import newest_snapshot_file, price_folder, snapshot_file
 from .snapshot import SCHEMA_VERSION, PriceSnapshot, with_snapshot
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 LOCK_FILE = ".lock"
 FIX = "move it away; then the snapshot before it is used, or the package's own prices."
@@ -31,21 +27,15 @@ MOST_USD_PER_HOUR = 10**9
 def one_writer() -> Iterator[None]:
     """Let one process at a time follow the newest snapshot with the next, others wait.
 
-    Where the file system has no locks, nobody waits.
-
     Raises:
         PriceError: Nothing can be written in the user's folder.
     """
     folder = price_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / LOCK_FILE).open("a")
-    except OSError as error:
-        raise _cannot_be_kept(folder, error) from error
-    with stream:
-        if fcntl is not None:
-            with contextlib.suppress(OSError):
-                fcntl.flock(stream, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(one_writer_of(folder / LOCK_FILE))
+        except OSError as error:
+            raise _cannot_be_kept(folder, error) from error
         yield
 
 

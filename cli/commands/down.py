@@ -22,7 +22,8 @@ from ..options.shared import GroupedCommand, option
 def command(runs: tuple[str, ...], skypilot_is_gone: bool, quiet: bool) -> int:
     """Tear down the machines of launches at once; `gpuplan stop` writes a checkpoint first.
 
-    A second call does nothing. With --skypilot-is-gone nothing is ended where that SkyPilot cannot
+    A second call does nothing. Results of --fetch that a broken connection holds up are tried for
+    ten minutes, then given up. With --skypilot-is-gone nothing is ended where that SkyPilot cannot
     be asked: it says how to find the machines in their cloud, the cost is at least what was seen,
     and limits go on counting the worst case.
     """
@@ -30,4 +31,5 @@ def command(runs: tuple[str, ...], skypilot_is_gone: bool, quiet: bool) -> int:
     from ..options.launches import end_each, make_context
 
     end = partial(api.launches.down, is_skypilot_gone=skypilot_is_gone)
-    return end_each(make_context(quiet=quiet), runs, end)
+    at_once = partial(end, is_patient=False)
+    return end_each(make_context(quiet=quiet), runs, end, at_once)

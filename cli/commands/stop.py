@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from ..options.shared import GroupedCommand, option
@@ -13,9 +15,16 @@ from ..options.shared import GroupedCommand, option
 def command(runs: tuple[str, ...], quiet: bool) -> int:
     """Stop launches after a checkpoint, and tear down their machines.
 
-    `gpuplan resume RUN` continues from that checkpoint.
+    `gpuplan resume RUN` continues from that checkpoint. All are told before one is waited for.
     """
     from ... import api
+    from ...catalog.errors import GpuplanError
     from ..options.launches import end_each, make_context
 
-    return end_each(make_context(quiet=quiet), runs, api.launches.stop)
+    context = make_context(quiet=quiet)
+    if len(runs) > 1:
+        # A checkpoint and results take minutes, in which the other jobs would train on.
+        for run in runs:
+            with contextlib.suppress(GpuplanError):  # `stop` meets it too, and says it.
+                api.launches.tell_to_stop(context, run)
+    return end_each(context, runs, api.launches.stop)

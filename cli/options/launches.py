@@ -67,6 +67,7 @@ def end_each(
     context: LaunchContext,
     runs: Sequence[str],
     end: Callable[[LaunchContext, str], LaunchRecord],
+    end_at_once: Callable[[LaunchContext, str], LaunchRecord] | None = None,
 ) -> int:
     """End each of several launches, whether another could be or not; return the exit code.
 
@@ -74,17 +75,44 @@ def end_each(
         context: The world.
         runs: Run ids or their beginnings.
         end: Ends one, and returns it.
+        end_at_once: Does so without waiting for a connection that broke off: it is tried for all
+            first, so that no launch goes on because another one is waited for. None: as `end`.
     """
     codes: list[int] = []
+    is_one = len(runs) == 1
+    if end_at_once is not None and not is_one:
+        runs, code = _end_what_answers(context, runs, end_at_once)
+        codes.append(code)
     for run in runs:
         try:
             say_closing(context, end(context, run))
         except GpuplanError as error:
-            if len(runs) == 1:
+            if is_one:
                 raise
             say(f"Error: {error}")
             codes.append(error.exit_code)
     return max(codes, default=0)
+
+
+def _end_what_answers(
+    context: LaunchContext,
+    runs: Sequence[str],
+    end_at_once: Callable[[LaunchContext, str], LaunchRecord],
+) -> tuple[list[str], int]:
+    """End several launches; return those whose connection broke off, and the others' exit code."""
+    from ...launcher.lifecycle.engine import LostMachineError
+
+    lost: list[str] = []
+    code = 0
+    for run in runs:
+        try:
+            say_closing(context, end_at_once(context, run))
+        except LostMachineError:
+            lost.append(run)
+        except GpuplanError as error:
+            say(f"Error: {error}")
+            code = max(code, error.exit_code)
+    return lost, code
 
 
 def outcome_code(record: LaunchRecord) -> int:

@@ -7,6 +7,7 @@ typed on the command line wins over both.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from typing import Any
 import click
 
 from ...catalog.errors import GpuplanError, UsageError
-from ...catalog.files import write_atomically
+from ...catalog.files import one_writer, write_atomically
 from ...catalog.paths import config_dir
 
 PREFIX = "GPUPLAN_"
@@ -154,7 +155,7 @@ def read() -> dict[str, Value]:
     """
     path = config_path()
     try:
-        stored = tomllib.loads(path.read_text(encoding="utf-8"))
+        stored = tomllib.loads(_text(path))
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -183,15 +184,28 @@ def write(key: str, value: Value | None) -> None:
     Raises:
         GpuplanError: The file cannot be written; it is then as it was.
     """
+    with contextlib.ExitStack() as stack:
+        # A folder that cannot be written is said where the file is.
+        with contextlib.suppress(OSError):
+            stack.enter_context(one_writer(config_path().with_suffix(".lock")))
+        _write(key, value)
+
+
+def _write(key: str, value: Value | None) -> None:
     stored = read()
     path = config_path()
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    old = _text(path) if path.exists() else ""
     wanted = {name: kept for name, kept in stored.items() if name != key}
     kept_lines = _without(key, old)
     if tomllib.loads(kept_lines) != wanted:
         # The value spans lines: comments cannot be kept with certainty, the values can.
         kept_lines = _toml(wanted.items())
     _replace(path, kept_lines if value is None else kept_lines + _toml([(key, value)]))
+
+
+def _text(path: Path) -> str:
+    """Return the file without the mark that editors of Windows put before UTF-8."""
+    return path.read_text(encoding="utf-8-sig")
 
 
 def _without(key: str, text: str) -> str:
@@ -206,8 +220,13 @@ def _without(key: str, text: str) -> str:
 
 
 def _toml(items: Iterable[tuple[str, Value]]) -> str:
-    """Return settings as TOML lines; JSON writes these kinds of value as TOML does."""
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in items)
+    """Return settings as TOML lines.
+
+    JSON writes these kinds of value as TOML does, but for what it escapes: TOML knows no halves of
+    a character, and wants DEL escaped.
+    """
+    lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in items)
+    return "".join(lines).replace("\x7f", "\\u007f")
 
 
 def _replace(path: Path, text: str) -> None:

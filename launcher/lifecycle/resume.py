@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TextIO
@@ -15,6 +16,7 @@ from .closing import close_lost
 from .context import LaunchContext
 from .engine import ENDED, EngineError, LostMachineError, NoEngineError
 from .gone_engine import close_without_engine
+from .job.fetching import with_patience
 from .job.job_end import UNASKED
 from .job.job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
@@ -173,7 +175,7 @@ def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchR
         UsageError: it has ended already.
         EngineError: the job does not end; the machines are left to it.
     """
-    if not _told(context, record):
+    if not tell_to_stop(context, record):
         record, finding = reconcile_run(context, record)
         if not record.is_open:
             if finding == "nothing":
@@ -222,7 +224,7 @@ def _ended_since_told(context: LaunchContext, record: LaunchRecord) -> LaunchRec
     return None
 
 
-def _told(context: LaunchContext, record: LaunchRecord) -> bool:
+def tell_to_stop(context: LaunchContext, record: LaunchRecord) -> bool:
     """Ask a job to stop without polling it first, which may take half a minute.
 
     Returns whether its machines accepted that; a job that has ended already ignores it.
@@ -246,10 +248,12 @@ def down(
     *,
     why: str = "taken down by hand; what the newest checkpoint does not hold is lost",
     is_engine_gone: bool = False,
+    is_patient: bool = True,
+    wait: Wait = time.sleep,
 ) -> LaunchRecord:
     """Tear down the machines of a launch at once. A second call does nothing.
 
-    Results that are to be fetched are, once, where its job has ended.
+    Results that are to be fetched are, where its job has ended.
 
     Args:
         context: the world.
@@ -257,8 +261,12 @@ def down(
         why: it is, where its job has not ended.
         is_engine_gone: whether the user says that the engine that was asked for it is gone for
             good, and has looked in the cloud: where it cannot be asked, the launch is closed alone.
+        is_patient: whether results that a connection which broke off holds up are tried to be
+            brought for ten minutes more, and then given up.
+        wait: seconds, between one such try and the next.
 
     Raises:
+        LostMachineError: such a connection broke off, and nobody is patient.
         EngineError: they are still there.
     """
     closed = close_without_engine(context, record) if is_engine_gone else None
@@ -273,7 +281,7 @@ def down(
     if finding in ("never-asked", "not-started", "gone"):
         return reconcile_run(context, record, by_hand=True)[0]
     if finding == "job-ended":
-        return _down_ended(context, record)
+        return _down_ended(context, record, wait if is_patient else None)
     record = keep_request(context, record, seen)
     if seen.request is not None and seen.request.status == "running":
         context.engine.cancel_request(seen.request.request_id)
@@ -293,13 +301,19 @@ def down(
     )
 
 
-def _down_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+def _down_ended(context: LaunchContext, record: LaunchRecord, wait: Wait | None) -> LaunchRecord:
     """Tear down machines whose job has ended, whether its results can be fetched or not."""
+
+    def close() -> LaunchRecord:
+        return reconcile_run(context, context.ledger.get(record.run))[0]
+
     try:
-        return reconcile_run(context, record)[0]
+        return close() if wait is None else with_patience(close, context.tell, wait)
     except NoEngineError:
         raise
     except EngineError as error:
+        if wait is None and isinstance(error, LostMachineError):
+            raise
         job = None if record.fetch is None else newest_job(context, record)
         if job is None or job.status not in ENDED:
             raise

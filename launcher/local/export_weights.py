@@ -202,12 +202,12 @@ def _best_step(run: Path, whole: Collection[int]) -> int:
 
 
 def _evaluations(run: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the evaluations of a run, oldest first; a line that is torn or merged is left out."""
+    """Yield the evaluations of a run, oldest first; lines that are torn or damaged are left out."""
     try:
-        lines = (run / EVALUATIONS_FILE).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
+        text = (run / EVALUATIONS_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return
-    for line in lines:
+    for line in text.splitlines():
         with contextlib.suppress(ValueError):
             found = json.loads(line)
             if isinstance(found, dict):

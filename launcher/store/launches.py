@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ...catalog.errors import UsageError
-from ..labels import slug
+from ..labels import is_same_name
 from ..uptime import Uptime, uptime
 from .estimates import SHORTEST_PREFIX, Store
 from .launch_record import Attempt, LaunchRecord
@@ -247,14 +247,14 @@ class Ledger:
         """Return the launches of a project, newest first.
 
         Args:
-            name: of the project; names are compared as the labels of machines are.
+            name: of the project; case and what stands between words do not tell names apart.
             file: its file, absolute: launches that were made for it are its own by any name.
         """
         if not self._store.exists():
             return []
         with self._store.transaction() as connection:
             known = connection.execute("SELECT DISTINCT project FROM launches").fetchall()
-        names = [row["project"] for row in known if slug(row["project"] or "") == slug(name)]
+        names = [row["project"] for row in known if is_same_name(row["project"] or "", name)]
         listed = ", ".join("?" * len(names))
         return self._where(
             f"project IN ({listed}) OR {in_record('project_file')} = ?",

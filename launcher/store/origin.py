@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...catalog.frozen import FrozenModel
 from ...planner.plan.question import Question
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.user_model.file_text import local_files
 from ...profiles.user_model.spec import ModelSpec
 
@@ -28,6 +29,10 @@ class Origin(FrozenModel):
     """The user's own machines and prices, absolute."""
     pricebook: str | None = None
     """The user's own terms, absolute."""
+    curves: tuple[str, ...] = ()
+    """The user's own kernel times that predictions rest on before all others, absolute."""
+    without_curves_of: tuple[str, ...] = ()
+    """Accelerators that were predicted as if nobody had measured them."""
 
     @property
     def spec(self) -> ModelSpec:
@@ -42,6 +47,7 @@ def origin_of(
     folder: Path,
     offers: Path | None,
     pricebook: Path | None = None,
+    curve_choice: CurveChoice = USUAL_CURVES,
 ) -> Origin:
     """Return what an estimate of a model, asked now, is made from."""
     return Origin(
@@ -51,6 +57,8 @@ def origin_of(
         question=question,
         offers=_absolute(offers),
         pricebook=_absolute(pricebook),
+        curves=tuple(str(one.expanduser().absolute()) for one in curve_choice.given),
+        without_curves_of=tuple(sorted(curve_choice.left_out)),
     )
 
 

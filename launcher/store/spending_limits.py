@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.errors import LimitError
+from ..labels import is_same_name
 from .accounting import ZERO, is_unbounded, spent_usd
 from .launch_record import LaunchRecord
 from .project_limits import (
@@ -84,15 +85,14 @@ def _scopes(
     wanted: LaunchRecord, known: list[LaunchRecord], limits: SpendingLimits, month: str
 ) -> list[tuple[str, str, Decimal, list[LaunchRecord]]]:
     """Return what is limited, the name of it, the limit, and the launches that count."""
+    project, owner = wanted.project, wanted.owner
+    of_project = [one for one in known if is_same_name(one.project, project)]
+    of_owner = [one for one in known if is_same_name(one.owner, owner)]
     scopes = (
-        ("project", wanted.project, limits.project_usd, [r for r in known if _same(r, wanted)]),
-        ("owner", wanted.owner, limits.owner_usd, [r for r in known if r.owner == wanted.owner]),
+        ("project", project, limits.project_usd, of_project),
+        ("owner", owner, limits.owner_usd, of_owner),
         ("month", month, limits.month_usd, known),
     )
     return [
         (scope, name, limit, counted) for scope, name, limit, counted in scopes if limit is not None
     ]
-
-
-def _same(record: LaunchRecord, wanted: LaunchRecord) -> bool:
-    return record.project == wanted.project

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ....catalog.errors import GpuplanError
 from ...store.estimates import StoreError
 from ...store.launch_record import LaunchRecord
 from ..context import LaunchContext
-from ..engine import EngineError, EngineJob
+from ..engine import EngineError, EngineJob, LostMachineError, NoEngineError
 from ..machines import advance, with_times
+
+FIRST_PAUSE_S = 3.0
+LONGEST_PAUSE_S = 60.0
+PATIENCE_S = 600.0
+"""So long results are waited for that a connection which broke off holds up, where the user wants
+their machines ended now: they cost money meanwhile."""
+T = TypeVar("T")
 
 
 def bring_results(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> bool:
@@ -35,6 +42,42 @@ def bring_results(context: LaunchContext, record: LaunchRecord, job: EngineJob) 
     with contextlib.suppress(StoreError):
         advance(context, record, lambda one: one.with_last(are_results_here=has_any), what=what)
     return has_any
+
+
+def with_patience(
+    bring: Callable[[], T], tell: Callable[[str], None], wait: Callable[[float], None]
+) -> T:
+    """Return what `bring` does, tried again for ten minutes of pauses while connections break off.
+
+    Args:
+        bring: brings results, and does what comes after.
+        tell: is told of the first try that failed.
+        wait: seconds, between one try and the next.
+
+    Raises:
+        LostMachineError: the connection broke off each time.
+        NoEngineError: the engine did not answer: at the first try, or at the last.
+        EngineError: another try would not help.
+    """
+    lost: EngineError | None = None
+    pause_s, waited_s = FIRST_PAUSE_S, 0.0
+    while True:
+        try:
+            return bring()
+        except (LostMachineError, NoEngineError) as error:
+            is_first_silence = lost is None and isinstance(error, NoEngineError)
+            if is_first_silence or waited_s >= PATIENCE_S:
+                raise
+            if lost is None:
+                minutes = PATIENCE_S / 60
+                tell(
+                    f"{error.message} That is tried again for {minutes:.0f} minutes; Ctrl-C leaves"
+                    " the machines as they are."
+                )
+            lost = error
+        wait(pause_s)
+        waited_s += pause_s
+        pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
 
 
 def keep_measured(context: LaunchContext, record: LaunchRecord, run: Mapping[str, Any]) -> None:

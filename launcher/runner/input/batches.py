@@ -21,6 +21,7 @@ from ....profiles.user_model.checks import Batch, checked_batch, described
 from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
 from .dealing import dealing_of
+from .reader_processes import apart, holding_stops
 from .samples import Place, Seeded, Share, StepOrder, of_dataset, seed_everything
 from .streams import Dealt, WithReading, continued
 from .worker_copies import WorkerCopies, may_change
@@ -143,8 +144,10 @@ class DatasetBatches:
             pin_memory=device.type == "cuda",
             drop_last=True,
             collate_fn=WithReading(dataset, collate) if self.may_end else collate,
+            worker_init_fn=apart,
         )
-        self._batches = iter(loader)
+        with holding_stops():
+            self._batches = iter(loader)
         for _ in range(dataset.dropped if isinstance(dataset, Dealt) else 0):
             next(self._batches, None)
 

@@ -126,10 +126,16 @@ def _found(
             fix="draw its order from torch's, numpy's or Python's own random numbers, which gpuplan"
             f' seeds; or say to whom it deals itself: {ATTRIBUTE} = ("workers", "ranks") or ().',
         )
+    if not any(by_worker) and not any(by_rank):
+        raise UserFileError(
+            "build_dataset() returned a stream that has no sample.",
+            fix="look at what it reads: a folder or a filter that leaves nothing, for one.",
+        )
     if not all(by_worker) or not all(by_rank):
         raise UserFileError(
-            f"build_dataset() returned a stream that gives no sample to some of its {workers}"
-            f" workers on {len(by_rank)} ranks: it has fewer parts than readers.",
+            "build_dataset() returned a stream that gives no sample to some of its readers"
+            f" (ranks: {len(by_rank)}, workers of each: {workers}): it has fewer parts than"
+            " readers.",
             fix="give it more parts (shards), or fewer --workers.",
         )
     return Dealing(over_workers=len(set(by_worker)) > 1, over_ranks=len(set(by_rank)) > 1)

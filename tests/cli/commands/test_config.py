@@ -1,5 +1,6 @@
 """`gpuplan config` and the defaults it gives: file, then environment, then what is typed."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -116,6 +117,31 @@ def test_set_replaces_a_value_that_spans_lines(capsys) -> None:
     path.write_text('region = [\n  "a",\n  "b",\n]\ntop = 3\n')
     answer(capsys, "config", "set", "region", "c")
     assert settings.read() == {"top": 3, "region": ["c"]}
+
+
+@pytest.mark.parametrize("value", ["team 😀", "de\x7fl", 'a "quoted" \\ one', "Größe", "tab\there"])
+def test_any_text_is_read_as_it_was_set(capsys, value: str) -> None:
+    answer(capsys, "config", "set", "provider", value)
+    answer(capsys, "config", "set", "top", "5")
+    assert answer(capsys, "config", "get", "provider") == f"{value}\n"
+    assert settings.read() == {"provider": value, "top": 5}
+
+
+def test_a_file_from_an_editor_of_windows_is_read(capsys) -> None:
+    path = settings.config_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'\xef\xbb\xbfprovider = "aws"\r\n# kept\r\n')
+    assert answer(capsys, "config", "get", "provider") == "aws\n"
+    answer(capsys, "config", "set", "top", "5")
+    assert settings.read() == {"provider": "aws", "top": 5}
+    assert "# kept" in path.read_text(encoding="utf-8")
+
+
+def test_settings_that_are_set_at_the_same_time_are_all_kept() -> None:
+    wanted = {f"key-{number}": number for number in range(24)}
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda one: settings.write(*one), wanted.items()))
+    assert settings.read() == wanted
 
 
 def test_a_setting_no_command_has_is_refused_with_the_closest(capsys) -> None:

@@ -136,6 +136,12 @@ def test_the_best_is_the_best_whose_checkpoint_is_whole(
     evaluations.write_text('{"step": 2, "best_step": 2}\n{"step": 4, "best_step": 4}\n{"step": 6')
     assert run([*words, "-o", "best"]) == 0
     assert "of step 2" in capsys.readouterr().out
+    # What a machine that lost its power can leave in a file.
+    evaluations.write_bytes(
+        b'{"step": 2, "best_step": 2}\n\xff\x00\x00\n{"step": 4, "best_step": 4}\n'
+    )
+    assert run([*words, "-o", "damaged"]) == 0
+    assert "of step 2" in capsys.readouterr().out
     evaluations.write_text('{"step": 4, "best_step": 4}\n')
     assert run([*words, "-o", "other"]) == 2
     said = capsys.readouterr().err

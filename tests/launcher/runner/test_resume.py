@@ -62,10 +62,17 @@ def test_another_number_of_processes_continues_the_curve(tmp_path: Path) -> None
     assert continued == pytest.approx(whole, abs=EXACT)
 
 
-def test_sigterm_keeps_the_step_and_ends_well(tmp_path: Path) -> None:
-    folder = make_job(
-        tmp_path, GPT2, plan=plan_of({"data": 2}), params=SIZE, steps=100_000, checkpoint=EVERY
-    )
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"model": GPT2, "params": SIZE, "plan": plan_of({"data": 2})},
+        # torchrun tells the whole group of each rank, to which processes that load data belong.
+        {"model": NOISY, "workers": 1, "plan": plan_of({"data": 2}, micro_batch=4)},
+    ],
+    ids=["synthetic", "a process that loads data"],
+)
+def test_sigterm_keeps_the_step_and_ends_well(tmp_path: Path, data: dict[str, Any]) -> None:
+    folder = make_job(tmp_path, steps=100_000, checkpoint=EVERY, **data)
     # Under torchrun, which passes on the signal that the whole group was sent already.
     process = subprocess.Popen(
         command(folder, 2),

@@ -89,6 +89,25 @@ def test_which_launches_are_the_projects(
     assert found.open_usd == (60 if is_counted else 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "other", "is_counted"),
+    [
+        ("視覚", "言語", False),
+        ("की", "कि", False),
+        ("視覚 ", "視覚", True),
+        ("Straße", "STRASSE", True),
+    ],
+)
+def test_names_that_have_the_same_label_are_not_one_project(
+    tmp_path: Path, name: str, other: str, is_counted: bool
+) -> None:
+    file = ProjectFile(**{**vars(make_file(total=1000)), "name": name})
+    launch = make_record(tmp_path, Clock(), run=OTHER, project=other)
+    wanted = make_record(tmp_path, Clock(), project=name)
+    (found,) = standings(wanted, [launch], file, now=START)
+    assert found.open_usd == (60 if is_counted else 0)
+
+
 def test_another_month_and_another_owner_are_counted_in_the_total_alone(tmp_path: Path) -> None:
     attempt = Attempt(
         number=1, spot=False, asked_at=START - timedelta(days=30), counted_usd=Decimal(25)

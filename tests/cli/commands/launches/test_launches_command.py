@@ -237,6 +237,30 @@ def test_stop_and_down_say_what_was_spent(record: LaunchRecord, engine: FakeEngi
     assert engine.live() == []
 
 
+def test_all_jobs_are_told_to_stop_before_one_is_waited_for(
+    record: LaunchRecord,
+    engine: FakeEngine,
+    context: LaunchContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+) -> None:
+    other = make_record(tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d")
+    launched_with_orders(context, other, spot=False)
+    told: list[int] = []
+    whole = engine.down
+
+    def down(cluster: str) -> None:
+        told.append(len(engine.commands))
+        whole(cluster)
+
+    monkeypatch.setattr(engine, "down", down)
+    assert run(["stop", RUN, "nobody", other.run]) == 2
+    assert told[0] >= 2
+    assert engine.live() == []
+    assert "No launch has a run id" in capsys.readouterr().err
+
+
 def test_history_adds_up_and_filters(
     record: LaunchRecord, engine: FakeEngine, context: LaunchContext, tmp_path: Path, capsys
 ) -> None:

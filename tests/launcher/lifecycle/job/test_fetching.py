@@ -9,6 +9,7 @@ import pytest
 from fake_engine import FakeEngine
 from launch_records import launched, make_context, make_record
 
+from gpuplan.cli.options.launches import end_each
 from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import EngineError, LostMachineError
 from gpuplan.launcher.lifecycle.following import follow
@@ -103,6 +104,48 @@ def test_what_stops_a_run_waits_for_its_results_too(
     ended = stop(context, record, wait=engine.clock.pass_s)
     assert (engine.live(), engine.copied) == ([], [tmp_path / "results"])
     assert not ended.is_open
+
+
+@pytest.mark.parametrize(("times", "is_here"), [(3, True), (1000, False)])
+def test_what_takes_machines_down_waits_a_while_for_the_results_of_a_job_that_ended(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, times: int, is_here: bool
+) -> None:
+    said: list[str] = []
+    context = make_context(tmp_path, engine, tell=said.append)
+    record = fetched(tmp_path, context, engine, 60)
+    engine.end_job(record.cluster)
+    began = engine.clock()
+    lose_times(engine, monkeypatch, times)
+    ended = down(context, record, wait=engine.clock.pass_s)
+    assert (ended.is_open, engine.live(), bool(engine.copied)) == (False, [], is_here)
+    assert engine.clock() - began < timedelta(minutes=30)
+    (tries,) = [one for one in said if "tried again for 10 minutes" in one]
+    assert "timed out" in tries
+    assert (f"saved at {record.results}" in closing_line(ended, now=engine.clock())) == is_here
+
+
+def test_no_launch_goes_on_as_the_results_of_another_are_waited_for(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = fetched(tmp_path, context, engine, 60)
+    other = launched(context, make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2"))
+    engine.end_job(record.cluster)
+    lose_times(engine, monkeypatch, 2)
+    lives: list[list[str]] = []
+
+    def wait(seconds: float) -> None:
+        lives.append(engine.live())
+        engine.clock.pass_s(seconds)
+
+    def end(context: LaunchContext, run: str) -> LaunchRecord:
+        return down(context, context.ledger.find(run), wait=wait)
+
+    def at_once(context: LaunchContext, run: str) -> LaunchRecord:
+        return down(context, context.ledger.find(run), is_patient=False)
+
+    assert end_each(context, [record.run, other.run], end, at_once) == 0
+    assert lives == [[record.cluster]]
+    assert (engine.live(), engine.copied) == ([], [tmp_path / "results"])
 
 
 def test_machines_that_go_before_the_network_is_back_end_the_launch(

@@ -159,6 +159,15 @@ def test_fewer_parts_than_workers_are_named() -> None:
         batches_of(OnePart, 1)
 
 
+def test_a_stream_without_a_sample_is_not_said_to_have_few_parts() -> None:
+    class Empty(IterableDataset[torch.Tensor]):
+        def __iter__(self) -> Iterator[torch.Tensor]:
+            return iter(())
+
+    with pytest.raises(UserFileError, match="a stream that has no sample"):
+        batches_of(Empty, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["", "workers", "ranks+workers"])
 def test_ranks_and_workers_train_on_every_sample_once(
