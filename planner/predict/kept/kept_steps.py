@@ -323,7 +323,7 @@ class KeptSteps:
     def hardware_flops(
         self, precision: Precision, recompute: Recompute, micro_batch: float
     ) -> float:
-        """Return FLOPs of one micro-batch with the recomputed forward passes counted.
+        """Return FLOPs of one micro-batch with all that is recomputed, by the file itself too.
 
         What a fused attention kernel recomputes inside is not counted, as in Megatron's HFU.
         """
@@ -331,7 +331,7 @@ class KeptSteps:
         if key not in self._flops:
             trace = self.trace(precision, recompute)
             again = [trace.segments[i] for i in trace.schedule]
-            kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
+            kernels = [k for s in again for k in s.kernels if s.phase == "recompute" or k.rerun]
             self._flops[key] = Affine.total(k.flops for k in kernels)
         return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
 
