@@ -136,6 +136,7 @@ class Kernel(FrozenModel):
         convolution   batch, in_channels, out_channels, out_pixels, kernel_elements, filter_side
                       (the longest), stride and dilation (over all sides together), groups
         rnn           batch, steps, input, hidden, layers
+        fft           elements, and of each dimension in its order length_0, length_1, ...
         others        elements
     `flops` counts matmul-like work only (gemm, attention, convolution, rnn), causal attention half.
     """
