@@ -72,11 +72,13 @@ def training_s_within(
     billing: Provider | None,
     stops: Conditions | None = None,
     paid_whole: PaidWhole | None = None,
+    tail_s: float = 0.0,
 ) -> tuple[float, Literal["budget", "deadline"]]:
     """Return for how many seconds a job may train within its limits, and which limit ends it.
 
     Its start, its checkpoints, its failures and what the provider rounds up are paid from the same
     budget; 0 or less where nothing is left for training. Waits for machines count as if billed.
+    `tail_s` is for how long machines are billed after the job, where that is not in the budget.
     """
 
     def trained_s(elapsed_s: float) -> float:
@@ -93,6 +95,7 @@ def training_s_within(
             billable_s = (billable_s - increment_s / 2) / (1 + rate_per_s * increment_s / 2)
     if billing is not None and billable_s < (billing.minimum_s or 0.0):
         billable_s = 0.0
+    billable_s -= tail_s
     if paid_whole is not None:
         paid_s = (budget_usd + ROUNDED_USD) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
         billable_s = paid_whole.usable_s(paid_s)

@@ -257,6 +257,7 @@ class Candidate:
     def machines(self) -> Machines:
         """Its machines, as far as what is paid beside them goes."""
         offer, purchase = self.choice.offer, self.choice.purchase
+        billing = self.choice.billing
         return Machines(
             provider=offer.provider,
             region=offer.region,
@@ -266,6 +267,7 @@ class Candidate:
             is_owned=purchase == "owned",
             is_paid_whole=self.choice.paid_whole is not None,
             is_host_apart=offer.is_host_apart,
+            minimum_s=float(billing.minimum_s or 0) if has_long_minimum(billing) and billing else 0,
         )
 
     @cached_property
@@ -307,6 +309,7 @@ class Candidate:
             billing=self.choice.billing,
             stops=self.stops,
             paid_whole=self.choice.paid_whole,
+            tail_s=0.0 if self.beside.tail is None else self.beside.tail.most_s,
         )
         steps = max(0, int(training_s // self.mean_step_s))
         found = replace(self, steps=steps, limited_by=limit)
@@ -326,11 +329,15 @@ class Candidate:
         def is_paid(steps: int) -> bool:
             lengths = replace(self, steps=steps)._lengths(machine_s(steps))
             mean_us = round(machine_s(steps) * MICROSECONDS_PER_SECOND)
-            return mean_billed_us(mean_us, self.choice.billing, lengths) <= paid_us
+            tail_s = 0.0 if tail is None else tail.billed_s(machine_s(steps))
+            tail_us = round(tail_s * MICROSECONDS_PER_SECOND)
+            return mean_billed_us(mean_us, self.choice.billing, lengths) + tail_us <= paid_us
 
         fewest, most = 0, self.steps or 0
+        tail = self.beside.tail
+        most_s = 0.0 if tail is None else tail.most_s
         # A bill is rounded up to a second.
-        paid_us = round((machine_s(most) + 1) * MICROSECONDS_PER_SECOND)
+        paid_us = round((machine_s(most) + most_s + 1) * MICROSECONDS_PER_SECOND)
         if is_paid(most):
             return self
         for _ in range(HALVINGS):
