@@ -218,9 +218,14 @@ def sources(
         found["attention"] = older
     if plan.whole_job is None:
         return found
-    begun = (
-        f"{one.name} {one.value_s / 60:g} min, {one.source}" for one in startups() if one.value_s
-    )
+    is_own = plan.offer.is_own
+    begun = [
+        f"{one.name} {one.value_s / 60:g} min, {one.source}"
+        for one in startups(is_own=is_own)
+        if one.value_s
+    ]
+    if is_own:
+        begun.append("no provisioning: the machine is your own")
     return {"start-up": "; ".join(begun), **found}
 
 

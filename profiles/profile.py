@@ -136,6 +136,7 @@ class Kernel(FrozenModel):
         convolution   batch, in_channels, out_channels, out_pixels, kernel_elements, filter_side
                       (the longest), stride and dilation (over all sides together), groups
         rnn           batch, steps, input, hidden, layers
+        fft           elements, and of each dimension in its order length_0, length_1, ...
         others        elements
     `flops` counts matmul-like work only (gemm, attention, convolution, rnn), causal attention half.
     """
@@ -155,6 +156,9 @@ class Kernel(FrozenModel):
     """Path of the module that launched it, in the first repetition of its block."""
     linear: bool = False
     """A GEMM of a linear layer: the only kernels that fp8 runs in 8 bits."""
+    rerun: bool = False
+    """In a backward pass: one of the forward pass that a checkpoint of the file, around a function
+    or a part of a block, runs again. Those of a whole block are segments of their own."""
 
 
 class Segment(FrozenModel):
@@ -339,7 +343,8 @@ class Profile(FrozenModel):
     root_tensors: tuple[ParameterTensor, ...] = ()
     """Parameters outside the blocks; a shared (tied) parameter stands once."""
     flops: Affine
-    """Forward + backward FLOPs of one micro-batch without recompute (matmul-like kernels)."""
+    """Forward + backward FLOPs of one micro-batch (matmul-like kernels), without recompute: that of
+    the file itself is not in it either."""
     tokens_per_sample: float | None
     batch_bytes: Affine
     """Host-to-device bytes of one micro-batch."""

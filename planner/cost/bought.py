@@ -54,7 +54,7 @@ def stops_bought(
     if known is not None and eval_every is not None:
         known = respaced(known, eval_every, steps)
     state = State.of(plan.stops.checkpoint_bytes, plan.layout, step_s, known)
-    return stops_of(rented, state, start_s=start_up_s())
+    return stops_of(rented, state, start_s=start_up_s(is_own=plan.offer.is_own))
 
 
 def slower_than_steps(stops: Stops | None, training_s: float) -> float:

@@ -67,6 +67,7 @@ def launch_cost(
     paid_whole: PaidWhole | None = None,
     controller_usd_per_hour: Decimal = Decimal(0),
     tax_percent: Decimal | None = None,
+    is_own: bool = False,
 ) -> LaunchCost:
     """Return the cost of a launch, line by line.
 
@@ -84,8 +85,9 @@ def launch_cost(
             is used is paid.
         controller_usd_per_hour: SkyPilot's controller of a managed job; 0 where there is none.
         tax_percent: on everything that is billed; None: none is counted.
+        is_own: whether they are the user's own, which nobody provisions.
     """
-    start = expected_start()
+    start = expected_start(is_own=is_own)
     prices = _Prices(
         rented=Rented(nodes=nodes, usd_per_hour=usd_per_hour),
         dearest=Rented(nodes=nodes, usd_per_hour=dearest_usd_per_hour),
@@ -99,7 +101,7 @@ def launch_cost(
             controller_usd_per_hour=controller_usd_per_hour,
         )
     run = None if stops is None else expected_run(training_s, stops)
-    time = LaunchTime(start=start, training_s=training_s, run=run)
+    time = LaunchTime(start=start, training_s=training_s, run=run, is_own=is_own)
     mean = mean_bill(time, billing, paid_whole)
     ends = bill_ends(time, billing=billing, idle_s=idle_s)
     # A further block that few runs need is in the mean of all, and not in nine of ten.

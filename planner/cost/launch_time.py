@@ -24,6 +24,8 @@ class LaunchTime:
     training_s: Estimated
     run: ExpectedRun | None
     """The training with its checkpoints and stops; None where nothing is known of them."""
+    is_own: bool = False
+    """Whether its machines are the user's own."""
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -64,8 +66,8 @@ class LaunchTime:
             idle_s: how long it idles at its end at worst, where its start is the slowest too.
         """
         ran_s = (self.expected_us - self.start_us) / MICROSECONDS_PER_SECOND
-        low_s, high_s = ends_with_start_s(ran_s, *self.range_s)
-        slowest_start_us = sum(whole_us(one.high_s) for one in startups())
+        low_s, high_s = ends_with_start_s(ran_s, *self.range_s, is_own=self.is_own)
+        slowest_start_us = sum(whole_us(one.high_s) for one in startups(is_own=self.is_own))
         return (
             # Parts are rounded one by one, so that their sum may be a microsecond beyond an end.
             min(whole_us(low_s), self.expected_us),
@@ -74,9 +76,13 @@ class LaunchTime:
         )
 
 
-def expected_start() -> tuple[Part, ...]:
-    """Return the parts of the start of machines, as they are expected."""
-    return tuple((one.name, whole_us(one.value_s)) for one in startups())
+def expected_start(*, is_own: bool = False) -> tuple[Part, ...]:
+    """Return the parts of the start of machines, as they are expected.
+
+    Args:
+        is_own: whether they are the user's own.
+    """
+    return tuple((one.name, whole_us(one.value_s)) for one in startups(is_own=is_own))
 
 
 def _training_parts(training_s: Estimated, run: ExpectedRun | None) -> list[Part]:
@@ -208,7 +214,8 @@ def bill_ends(time: LaunchTime, *, billing: Provider | None, idle_s: float) -> B
     """
     low_us, high_us, worst_us = time.ends_us(idle_s)
     run_low_us, run_high_us = (time.start_us + whole_us(end_s) for end_s in time.range_s)
-    all_starts = None if time.lengths is None else with_all_starts(time.lengths)
+    lengths = time.lengths
+    all_starts = None if lengths is None else with_all_starts(lengths, is_own=time.is_own)
     _, most_us = more_bills_ends_us(billing, time.lengths)
     return BillEnds(
         *bill_ends_us(low_us, high_us, billing, all_starts),

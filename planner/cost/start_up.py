@@ -11,6 +11,8 @@ from statistics import NormalDist, fmean
 
 from .billing import Lengths
 
+PROVISIONING = "provisioning"
+"""The name of what a seller does before a machine is there."""
 STARTS = 16
 """Equally likely starts of machines over which bills are averaged that are rounded up a lot."""
 
@@ -28,38 +30,50 @@ class StartUp:
 
 
 @cache
-def startups() -> tuple[StartUp, ...]:
-    """Return what every node does before it trains, in that order."""
+def startups(*, is_own: bool = False) -> tuple[StartUp, ...]:
+    """Return what every node does before it trains, in that order.
+
+    Args:
+        is_own: whether it is a machine of the user's own: it is there, and nobody provisions it.
+    """
     text = (files("gpuplan.planner") / "data/startup.toml").read_text(encoding="utf-8")
     rows = tomllib.loads(text)
-    return tuple(StartUp(name=name, **row) for name, row in rows.items())
+    every = (StartUp(name=name, **row) for name, row in rows.items())
+    return tuple(one for one in every if not (is_own and one.name == PROVISIONING))
 
 
-def start_up_s() -> float:
-    """Return seconds that every node is expected to be paid for before it trains."""
-    return sum(one.value_s for one in startups())
+def start_up_s(*, is_own: bool = False) -> float:
+    """Return seconds that every node is expected to take, and be paid for, before it trains.
+
+    Args:
+        is_own: whether it is a machine of the user's own.
+    """
+    return sum(one.value_s for one in startups(is_own=is_own))
 
 
-def ends_with_start_s(ran_s: float, low_s: float, high_s: float) -> tuple[float, float]:
+def ends_with_start_s(
+    ran_s: float, low_s: float, high_s: float, *, is_own: bool = False
+) -> tuple[float, float]:
     """Return the ends of 80 % of a run and its start, which differ independently of each other.
 
     Args:
         ran_s: the run itself, expected.
         low_s: the low end of its 80 % interval.
         high_s: the high end.
+        is_own: whether its machines are the user's own.
     """
-    expected_s = start_up_s() + ran_s
-    sooner_s, later_s = _of_start_s()
+    expected_s = start_up_s(is_own=is_own) + ran_s
+    sooner_s, later_s = _of_start_s(is_own=is_own)
     sooner_s, later_s = math.hypot(ran_s - low_s, sooner_s), math.hypot(high_s - ran_s, later_s)
     return expected_s - sooner_s, expected_s + later_s
 
 
 def run_without_start_s(
-    expected_s: float, low_s: float, high_s: float
+    expected_s: float, low_s: float, high_s: float, *, is_own: bool = False
 ) -> tuple[float, float, float]:
     """Return a run and the ends of its 80 % interval, of what `ends_with_start_s` made of them."""
-    ran_s = max(0.0, expected_s - start_up_s())
-    sooner_s, later_s = _of_start_s()
+    ran_s = max(0.0, expected_s - start_up_s(is_own=is_own))
+    sooner_s, later_s = _of_start_s(is_own=is_own)
     sooner_s = math.sqrt(max(0.0, (expected_s - low_s) ** 2 - sooner_s**2))
     later_s = math.sqrt(max(0.0, (high_s - expected_s) ** 2 - later_s**2))
     # A run that takes microseconds is lost in the rounding of its start.
@@ -67,20 +81,21 @@ def run_without_start_s(
     return ran_s, low_s, ran_s + later_s
 
 
-def _of_start_s() -> tuple[float, float]:
+def _of_start_s(*, is_own: bool) -> tuple[float, float]:
     """Return how much sooner and later machines may be ready than expected, at 80 %."""
+    every = startups(is_own=is_own)
     return (
-        math.hypot(*(one.value_s - one.low_s for one in startups())),
-        math.hypot(*(one.high_s - one.value_s for one in startups())),
+        math.hypot(*(one.value_s - one.low_s for one in every)),
+        math.hypot(*(one.high_s - one.value_s for one in every)),
     )
 
 
-def with_all_starts(lengths: Lengths) -> Lengths:
+def with_all_starts(lengths: Lengths, *, is_own: bool = False) -> Lengths:
     """Return the same with machines that start sooner or later: a mean over equally likely starts.
 
     Their times are taken to be normal to either side of what is expected.
     """
-    sooner_s, later_s = _of_start_s()
+    sooner_s, later_s = _of_start_s(is_own=is_own)
     normals = [NormalDist().inv_cdf((i + 0.5) / STARTS) for i in range(STARTS)]
     decile = NormalDist().inv_cdf(0.9)
     moved_s = [z * (sooner_s if z < 0 else later_s) / decile for z in normals]

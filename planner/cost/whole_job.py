@@ -72,15 +72,19 @@ def training_s_within(
     billing: Provider | None,
     stops: Conditions | None = None,
     paid_whole: PaidWhole | None = None,
+    start_s: float | None = None,
+    tail_s: float = 0.0,
 ) -> tuple[float, Literal["budget", "deadline"]]:
     """Return for how many seconds a job may train within its limits, and which limit ends it.
 
     Its start, its checkpoints, its failures and what the provider rounds up are paid from the same
     budget; 0 or less where nothing is left for training. Waits for machines count as if billed.
+    `start_s` is what its machines take before it trains (None: as rented ones), `tail_s` for how
+    long they are billed after the job, where that is not in the budget.
     """
 
     def trained_s(elapsed_s: float) -> float:
-        left_s = elapsed_s - start_up_s()
+        left_s = elapsed_s - (start_up_s() if start_s is None else start_s)
         return left_s if stops is None else training_s_in(left_s, stops)
 
     billable_s = (budget_usd - ROUNDED_USD) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
@@ -93,6 +97,7 @@ def training_s_within(
             billable_s = (billable_s - increment_s / 2) / (1 + rate_per_s * increment_s / 2)
     if billing is not None and billable_s < (billing.minimum_s or 0.0):
         billable_s = 0.0
+    billable_s -= tail_s
     if paid_whole is not None:
         paid_s = (budget_usd + ROUNDED_USD) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
         billable_s = paid_whole.usable_s(paid_s)
@@ -119,6 +124,7 @@ def whole_job(
     spot_stops: Stops | None = None,
     paid_whole: PaidWhole | None = None,
     tax_percent: Decimal | None = None,
+    is_own: bool = False,
 ) -> Job:
     """Return what a run takes and costs from its request to the end of its machines.
 
@@ -132,6 +138,7 @@ def whole_job(
         spot_stops: the same on spot machines.
         paid_whole: terms or blocks of each node, paid used or not (for this job alone).
         tax_percent: on everything that is billed; None: none is counted.
+        is_own: whether they are the user's own, which nobody provisions.
     """
 
     def cost(
@@ -146,6 +153,7 @@ def whole_job(
             stops=of,
             paid_whole=whole,
             tax_percent=tax_percent,
+            is_own=is_own,
         )
 
     # Without a price the hours are still known: at no price they are the same.
@@ -153,9 +161,9 @@ def whole_job(
     found = None if usd_per_hour is None else timed
     on_spot = None if spot_usd_per_hour is None else cost(spot_usd_per_hour, spot_stops)
     ran_s, low_s, high_s = _ends(training_s, timed.run)
-    low_s, high_s = ends_with_start_s(ran_s, low_s, high_s)
+    low_s, high_s = ends_with_start_s(ran_s, low_s, high_s, is_own=is_own)
     whole = WholeJob(
-        hours=(start_up_s() + ran_s) / SECONDS_PER_HOUR,
+        hours=(start_up_s(is_own=is_own) + ran_s) / SECONDS_PER_HOUR,
         hours_low=low_s / SECONDS_PER_HOUR,
         hours_high=high_s / SECONDS_PER_HOUR,
         usd=found and found.usd_expected,

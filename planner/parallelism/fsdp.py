@@ -119,7 +119,7 @@ class Call:
     phase: str
     kind: Collective
     unit: str | None
-    total_bytes: int
+    total_bytes: float
 
 
 def collective_calls(
@@ -127,8 +127,8 @@ def collective_calls(
     *,
     shard: int,
     replicas: int,
-    gather_bytes: int,
-    reduce_bytes: int = REDUCE_BYTES,
+    gather_bytes: float,
+    reduce_bytes: float = REDUCE_BYTES,
 ) -> list[Call]:
     """Return the collectives of one micro-batch in the order a rank issues them.
 

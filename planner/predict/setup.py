@@ -251,6 +251,16 @@ def wire_bytes(
     return wire
 
 
+def widened(width: float, double_share: float) -> float:
+    """Return bytes per parameter where a part of them is in 8 bytes each, which nothing casts.
+
+    Args:
+        width: bytes of the others.
+        double_share: `KeptSteps.double_share`.
+    """
+    return double_share * 8 + (1 - double_share) * width
+
+
 def accumulation_bytes(setup: Setup) -> float:
     """Return bytes per parameter that adding a further micro-batch's gradient moves.
 

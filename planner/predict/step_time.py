@@ -10,7 +10,6 @@ import numpy as np
 
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute, Stack
-from ...profiles.profile import Profile
 from ..hardware.cluster import Site
 from ..offload.host_memory import steps_on_host
 from ..parallelism.rank_parameters import RankUnits
@@ -39,8 +38,9 @@ from ..validation.folds import sources_seen
 from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work
 from .interval import step_doubts, step_interval
+from .kept.kept_steps import KeptSteps
 from .kept.model_cache import ModelCache
-from .setup import accumulation_bytes, recompute_policies, stack_facts, wire_bytes
+from .setup import accumulation_bytes, recompute_policies, stack_facts, widened, wire_bytes
 from .split_step import (
     Candidates,
     is_on_fast_link,
@@ -144,7 +144,7 @@ def data_parallel_parts(
             cache.steps.units_in(setup.stack),
             layouts,
             cache.links(site),
-            wire_of(setup, cache.profile),
+            wire_of(setup, cache.steps),
         ),
         optimizer_s=optimizer_s(
             cache.profile,
@@ -307,7 +307,7 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
                 hybrid_rows([(fullest, layout)]),
                 np.array([[layout.accelerators]]),
                 cache.links(site),
-                wire_of(setup, cache.profile),
+                wire_of(setup, cache.steps),
             ),
             stepped=stepped,
             accumulated=np.array([[accumulated_parameters(fullest, layout, setup.stack)]]),
@@ -327,7 +327,16 @@ def sent_parts_of(setup: Setup) -> int:
     return sent_parts(setup.stack, setup.software_date, setup.features, setup.layout)
 
 
-def wire_of(setup: Setup, profile: Profile) -> WireBytes:
-    """Return bytes per parameter of the setup's collectives, and what its norms exchange."""
+def wire_of(setup: Setup, steps: KeptSteps) -> WireBytes:
+    """Return bytes per parameter of the setup's collectives, and what its norms exchange.
+
+    What is in 8 bytes a parameter travels so, under every precision.
+    """
     wire = wire_bytes(setup.precision, setup.stack, setup.software_date, setup.features)
-    return replace(wire, synced_norms=profile.synced_norms)
+    share = steps.double_share(setup.precision)
+    wider = {
+        name: widened(getattr(wire, name), share)
+        for name in ("gather", "reduce", "refresh")
+        if share
+    }
+    return replace(wire, synced_norms=steps.profile.synced_norms, **wider)

@@ -162,10 +162,15 @@ class Candidate:
             recomputed=self.recompute_share if self.recompute == "full" else 0.0,
         )
 
+    @property
+    def start_s(self) -> float:
+        """What its machines take before they train."""
+        return start_up_s(is_own=self.choice.is_own)
+
     @cached_property
     def stops(self) -> Conditions:
         """How often it is stopped, and what stops and checkpoints take."""
-        return conditions_of(self.rented, self.state, start_s=start_up_s())
+        return conditions_of(self.rented, self.state, start_s=self.start_s)
 
     @property
     def mean_step_s(self) -> float:
@@ -177,7 +182,7 @@ class Candidate:
         """The whole job from its request, or one sample where no amount of work was given."""
         if self.steps is None:
             return self.step_s / self.global_batch
-        return start_up_s() + elapsed_s(self.steps * self.mean_step_s, self.stops)
+        return self.start_s + elapsed_s(self.steps * self.mean_step_s, self.stops)
 
     @cached_property
     def usd_per_hour(self) -> float:
@@ -202,7 +207,7 @@ class Candidate:
         billed_s = self.seconds
         if stops.wait_s:  # Nobody bills a wait for machines.
             stops = replace(stops, wait_s=0.0)
-            billed_s = start_up_s() + elapsed_s(self.steps * self.mean_step_s, stops)
+            billed_s = self.start_s + elapsed_s(self.steps * self.mean_step_s, stops)
         return expected_usd(
             billed_s,
             nodes=self.nodes,
@@ -219,7 +224,7 @@ class Candidate:
         Args:
             billed_s: on average, start included.
         """
-        training_s, start_s = (self.steps or 0) * self.mean_step_s, start_up_s()
+        training_s, start_s = (self.steps or 0) * self.mean_step_s, self.start_s
         share = (billed_s - start_s) / (self.seconds - start_s)
         return Lengths(
             spread_s=training_s
@@ -251,12 +256,13 @@ class Candidate:
         training_s = Estimated(
             value=value_s, low=value_s / width, high=value_s * width, basis="analytic"
         )
-        return chances_within(training_s, stops_of(self.rented, self.state, start_s=start_up_s()))
+        return chances_within(training_s, stops_of(self.rented, self.state, start_s=self.start_s))
 
     @property
     def machines(self) -> Machines:
         """Its machines, as far as what is paid beside them goes."""
         offer, purchase = self.choice.offer, self.choice.purchase
+        billing = self.choice.billing
         return Machines(
             provider=offer.provider,
             region=offer.region,
@@ -266,6 +272,7 @@ class Candidate:
             is_owned=purchase == "owned",
             is_paid_whole=self.choice.paid_whole is not None,
             is_host_apart=offer.is_host_apart,
+            minimum_s=float(billing.minimum_s or 0) if has_long_minimum(billing) and billing else 0,
         )
 
     @cached_property
@@ -290,7 +297,7 @@ class Candidate:
         in_training, before = rates
         if self.steps is None:
             return in_training * self.nodes * self.seconds
-        kg = self.nodes * (in_training * self.steps * self.mean_step_s + before * start_up_s())
+        kg = self.nodes * (in_training * self.steps * self.mean_step_s + before * self.start_s)
         return kg if self.limited_by is None else kg / (self.steps * self.global_batch)
 
     def within(self, money: Money) -> Candidate:
@@ -307,6 +314,8 @@ class Candidate:
             billing=self.choice.billing,
             stops=self.stops,
             paid_whole=self.choice.paid_whole,
+            start_s=self.start_s,
+            tail_s=0.0 if self.beside.tail is None else self.beside.tail.most_s,
         )
         steps = max(0, int(training_s // self.mean_step_s))
         found = replace(self, steps=steps, limited_by=limit)
@@ -321,16 +330,20 @@ class Candidate:
 
         def machine_s(steps: int) -> float:
             stops = replace(self.stops, wait_s=0.0)
-            return start_up_s() + elapsed_s(steps * self.mean_step_s, stops)
+            return self.start_s + elapsed_s(steps * self.mean_step_s, stops)
 
         def is_paid(steps: int) -> bool:
             lengths = replace(self, steps=steps)._lengths(machine_s(steps))
             mean_us = round(machine_s(steps) * MICROSECONDS_PER_SECOND)
-            return mean_billed_us(mean_us, self.choice.billing, lengths) <= paid_us
+            tail_s = 0.0 if tail is None else tail.billed_s(machine_s(steps))
+            tail_us = round(tail_s * MICROSECONDS_PER_SECOND)
+            return mean_billed_us(mean_us, self.choice.billing, lengths) + tail_us <= paid_us
 
         fewest, most = 0, self.steps or 0
+        tail = self.beside.tail
+        most_s = 0.0 if tail is None else tail.most_s
         # A bill is rounded up to a second.
-        paid_us = round((machine_s(most) + 1) * MICROSECONDS_PER_SECOND)
+        paid_us = round((machine_s(most) + most_s + 1) * MICROSECONDS_PER_SECOND)
         if is_paid(most):
             return self
         for _ in range(HALVINGS):

@@ -29,11 +29,11 @@ Slot = Literal[
 class WireBytes:
     """Bytes per parameter on the wire."""
 
-    gather: int
+    gather: float
     """FSDP's all-gather, in the compute dtype."""
-    reduce: int
+    reduce: float
     """Gradient reduction."""
-    refresh: int
+    refresh: float
     """All-gather of updated parameters under ZeRO-1 and ZeRO-2."""
     coalesced: bool = True
     """Whether tensors are gathered and reduced together; one by one, the links are never full."""

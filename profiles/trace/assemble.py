@@ -166,18 +166,19 @@ class _Segments:
 
     def _keys(self, same: tuple[BlockExecution, ...]) -> Iterator[tuple[Any, ...]]:
         small = same[0]
-        for one in zip(*(instance.calls for instance in same), strict=True):
+        calls = zip(*(instance.calls for instance in same), strict=True)
+        for one, rerun in zip(calls, small.reruns, strict=True):
             _, path, weighs = one[0]
             place = path, small.block
             module = self._paths.get(place)
             if module is None:
                 module = self._paths[place] = self._in_first(path, small.block)
-            key = (*(self._number(call) for call, _, _ in one), module, weighs)
+            key = (*(self._number(call) for call, _, _ in one), module, weighs, rerun)
             if key not in self._kernels:
                 numbers = affine([self._count(call) for call, _, _ in one], self.runs.sizes)
                 if small.phase == "optimizer" and numbers["kind"] != "gemm":
                     numbers["kind"] = "optimizer"
-                self._kernels[key] = make_kernel(numbers, module=module, linear=weighs)
+                self._kernels[key] = make_kernel(numbers, module=module, linear=weighs, rerun=rerun)
             yield key
 
     def _number(self, call: Call) -> int:

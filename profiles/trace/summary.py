@@ -127,13 +127,14 @@ def model_flops(step: StepTrace) -> Affine:
     """Return the FLOPs of forward and backward as the model needs them.
 
     The backward kernel of fused attention also computes the scores again; that fifth product is in
-    its `Kernel.flops` but not here: attention counts twice its forward pass, as in MFU.
+    its `Kernel.flops` but not here: attention counts twice its forward pass, as in MFU. What the
+    file itself runs again is not here either.
     """
     fused = 3 if _trains_attention(step) else 1
     return Affine.total(
         kernel.flops.times(fused if kernel.kind == "attention" else 1)
         for kernel in _kernels(step, ("forward", "backward"))
-        if not (kernel.kind == "attention" and kernel.backward)
+        if not (kernel.rerun or (kernel.kind == "attention" and kernel.backward))
     )
 
 

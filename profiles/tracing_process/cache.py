@@ -33,6 +33,7 @@ CODE_THAT_TRACES = (
     "catalog/units.py",
     "catalog/vocabulary.py",
     "profiles/compared.py",
+    "profiles/fourier_lengths.py",
     "profiles/missing_numerics.py",
     "profiles/passes/optimizer_rules.py",
     "profiles/passes/optimizers.py",

@@ -171,6 +171,7 @@ class _Machines(NamedTuple):
             paid_whole=paid_whole,
             controller_usd_per_hour=controller_usd_per_hour(plan, self.request, self.places),
             tax_percent=_tax_percent(plan),
+            is_own=plan.offer.is_own,
         )
 
 

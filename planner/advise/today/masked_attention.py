@@ -24,7 +24,7 @@ def takes_a_mask(profile: Profile) -> bool:
 def with_causal_attention(profile: Profile) -> Profile:
     """Return the profile with causal attention in place of a mask: half of the products, flash."""
     counted = next((s for s in profile.steps if s.numerics != "fp32"), profile.steps[0])
-    forward = [k for k in _executed(counted) if _could_be_flash(k) and not k.backward]
+    forward = [k for k in _counted(counted) if _could_be_flash(k) and not k.backward]
     trains = any(kernel.kind == "attention" and kernel.backward for kernel in _kernels(counted))
     # As the profile counts a model's FLOPs: the backward pass is twice the forward pass.
     saved = Affine.total(k.flops for k in forward).times(-0.5 * (3 if trains else 1))
@@ -60,6 +60,9 @@ def _kernels(step: StepTrace) -> Iterator[Kernel]:
         yield from segment.kernels
 
 
-def _executed(step: StepTrace) -> Iterator[Kernel]:
+def _counted(step: StepTrace) -> Iterator[Kernel]:
+    """Yield what a model's FLOPs count: not what the file runs again."""
     for index in step.schedule:
-        yield from step.segments[index].kernels
+        segment = step.segments[index]
+        if segment.phase != "recompute":
+            yield from (kernel for kernel in segment.kernels if not kernel.rerun)

@@ -8,8 +8,8 @@ one that is not known were the highest that any seller states: none comes first 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 
@@ -65,20 +65,47 @@ class BesideUsd:
 
     at_once_usd: float = 0.0
     usd_per_hour: float = 0.0
+    tail: BilledTail | None = None
+    """The idle tail where the least that is billed may hold it; else it is paid at once."""
 
     def of(self, hours: float) -> float:
         """Return the dollars of a job of so many hours."""
-        return self.at_once_usd + self.usd_per_hour * hours
+        tail_usd = 0.0 if self.tail is None else self.tail.of(hours)
+        return self.at_once_usd + self.usd_per_hour * hours + tail_usd
 
     def __add__(self, other: BesideUsd) -> BesideUsd:
-        """Return both together."""
+        """Return both together, of which one at most has a tail."""
         return BesideUsd(
-            self.at_once_usd + other.at_once_usd, self.usd_per_hour + other.usd_per_hour
+            self.at_once_usd + other.at_once_usd,
+            self.usd_per_hour + other.usd_per_hour,
+            self.tail or other.tail,
         )
 
     def __mul__(self, factor: float) -> BesideUsd:
         """Return so much of it, such as 1 + a tax."""
-        return BesideUsd(self.at_once_usd * factor, self.usd_per_hour * factor)
+        tail = self.tail and replace(self.tail, usd_per_s=self.tail.usd_per_s * factor)
+        return BesideUsd(self.at_once_usd * factor, self.usd_per_hour * factor, tail)
+
+
+@dataclass(frozen=True)
+class BilledTail:
+    """An idle tail of which only that is billed which is beyond the least that is."""
+
+    minimum_s: float
+    usd_per_s: float
+
+    @property
+    def most_s(self) -> float:
+        """All of it, of a long job."""
+        return billed_tail_s(self.minimum_s, self.minimum_s)
+
+    def billed_s(self, ran_s: float) -> float:
+        """Return the seconds of it that are billed after machines ran for so long."""
+        return billed_tail_s(ran_s, self.minimum_s)
+
+    def of(self, hours: float) -> float:
+        """Return the dollars of it after a job of so many hours."""
+        return self.usd_per_s * self.billed_s(hours * SECONDS_PER_HOUR)
 
 
 NOTHING = BesideUsd()
@@ -100,6 +127,8 @@ class Machines:
     """Whether terms or blocks are bought for this job."""
     is_host_apart: bool = False
     """Whether their price is that of the accelerator alone."""
+    minimum_s: float = 0.0
+    """The least that is billed of each, where some jobs are shorter (`has_long_minimum`)."""
 
 
 def beside_lines(
@@ -131,8 +160,21 @@ def beside_lines(
     if machines.is_managed:
         lines += (controller_line(provider, region, hours),)
     if not machines.is_owned:
-        lines += around_lines(nodes, usd_per_hour, own, is_paid_whole=machines.is_paid_whole)
+        tail_s = billed_tail_s(hours * SECONDS_PER_HOUR, machines.minimum_s)
+        whole = machines.is_paid_whole
+        lines += around_lines(nodes, usd_per_hour, own, is_paid_whole=whole, tail_s=tail_s)
     return lines
+
+
+def billed_tail_s(ran_s: float, minimum_s: float) -> float:
+    """Return seconds of the idle tail that are billed beyond a job.
+
+    Args:
+        ran_s: for which the machines run until the job ends.
+        minimum_s: the least that is billed of them: what is left of it is paid already.
+    """
+    tail_s = prior("idle_tail").value
+    return min(tail_s, max(0.0, ran_s + tail_s - minimum_s))
 
 
 @lru_cache(maxsize=100_000)
@@ -143,9 +185,17 @@ def usd_beside(machines: Machines, usd_per_hour: Decimal | None) -> BesideUsd:
         machines: where, how many, how they are bought.
         usd_per_hour: one node; None where the price is not known.
     """
-    return usd_of_lines(
-        lambda hours: beside_lines(machines, hours=hours, usd_per_hour=usd_per_hour)
-    )
+    if not machines.minimum_s or machines.is_owned or machines.is_paid_whole:
+        return usd_of_lines(
+            lambda hours: beside_lines(machines, hours=hours, usd_per_hour=usd_per_hour)
+        )
+
+    def without_tail(hours: float) -> Iterator[DataLine]:
+        lines = beside_lines(machines, hours=hours, usd_per_hour=usd_per_hour)
+        return (line for line in lines if line.name != IDLE_TAIL)
+
+    usd_per_s = machines.nodes * float(usd_per_hour or 0) / SECONDS_PER_HOUR
+    return usd_of_lines(without_tail) + BesideUsd(tail=BilledTail(machines.minimum_s, usd_per_s))
 
 
 def usd_of_dataset(work: Work, provider: str, region: str, *, is_owned: bool = False) -> BesideUsd:
@@ -251,27 +301,30 @@ def around_lines(
     own: OwnStops = NO_OWN_STOPS,
     *,
     is_paid_whole: bool = False,
+    tail_s: float | None = None,
 ) -> tuple[DataLine, ...]:
     """Return what machines cost after a job has ended, and in launches that end before they train.
 
-    How long a job runs changes neither. Hours that are paid whether used or not cost no more.
+    How long a job runs changes neither, but for the least that a seller bills. Hours that are paid
+    whether used or not cost no more.
 
     Args:
         nodes: how many are rented.
         usd_per_hour: one node; None where the price is not known.
         own: the user's launches that failed before their first step.
         is_paid_whole: whether terms or blocks are bought for this job.
+        tail_s: seconds of the idle tail that are billed; None: all of it. Of none there is no line.
     """
     if is_paid_whole:
         return ()
     tail, failed = prior("idle_tail"), failed_attempts(own)
-    tail_hours = Decimal(nodes) * Decimal(tail.value) / SECONDS_PER_HOUR
+    billed_s = tail.value if tail_s is None else tail_s
+    tail_hours = Decimal(nodes) * Decimal(billed_s) / SECONDS_PER_HOUR
     failed_s = Decimal(failed.value) * Decimal(start_up_s())
     failed_hours = nodes * failed_s / SECONDS_PER_HOUR
-    return (
-        _machine_line(IDLE_TAIL, tail_hours, usd_per_hour, tail.source, is_certain=True),
-        _machine_line(FAILED_ATTEMPTS, failed_hours, usd_per_hour, failed.source),
-    )
+    idle = _machine_line(IDLE_TAIL, tail_hours, usd_per_hour, tail.source, is_certain=True)
+    lines = (idle,) if billed_s else ()
+    return (*lines, _machine_line(FAILED_ATTEMPTS, failed_hours, usd_per_hour, failed.source))
 
 
 def at_price(line: DataLine, usd_per_hour: Decimal) -> DataLine:

@@ -17,6 +17,7 @@ from ....profiles.passes.megatron_blocks import with_megatron_blocks
 from ....profiles.passes.recompute import recomputed
 from ....profiles.passes.residence import ON_DEVICE, Residence, resident
 from ....profiles.profile import (
+    CATEGORIES,
     NUMERICS_OF_PRECISION,
     Affine,
     Kernel,
@@ -40,6 +41,7 @@ from ...step.new_kernels import new_kernel_share
 from .kept_tables import profile_digest
 
 Array = np.ndarray
+_PARAMETERS = CATEGORIES.index("parameters")
 
 
 def running_numerics(precision: Precision, *, autocast: bool) -> Numerics:
@@ -57,6 +59,7 @@ class KeptSteps:
         self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
         self._product_dtypes: dict[Precision, frozenset[str]] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
+        self._double_shares: dict[Numerics, float] = {}
         self._moved: dict[tuple[Numerics, Recompute, bool, bool], Affine] = {}
         self._fused_steps: dict[tuple[Numerics, Fused, bool], StepTrace] = {}
         self._outliving: dict[tuple[Numerics, Recompute, bool, bool], Outliving] = {}
@@ -320,10 +323,25 @@ class KeptSteps:
             self._splits[key] = split_trace(trace, split)
         return self._splits[key]
 
+    def double_share(self, precision: Precision) -> float:
+        """Return which part of the parameters is in 8 bytes each, in fp64 or complex.
+
+        No precision casts them. Found by the bytes that all of them take.
+        """
+        numerics = NUMERICS_OF_PRECISION[precision]
+        if numerics not in self._double_shares:
+            memory = self.profile.step(numerics).memory
+            rows = zip(memory.birth_tick, memory.category, memory.bytes_base, strict=True)
+            held = sum(size for birth, kind, size in rows if birth < 0 and kind == _PARAMETERS)
+            usual = 2 if numerics == "pure16" else 4
+            more = held / max(1, self.profile.parameters) - usual
+            self._double_shares[numerics] = max(0.0, more / (8 - usual))
+        return self._double_shares[numerics]
+
     def hardware_flops(
         self, precision: Precision, recompute: Recompute, micro_batch: float
     ) -> float:
-        """Return FLOPs of one micro-batch with the recomputed forward passes counted.
+        """Return FLOPs of one micro-batch with all that is recomputed, by the file itself too.
 
         What a fused attention kernel recomputes inside is not counted, as in Megatron's HFU.
         """
@@ -331,7 +349,7 @@ class KeptSteps:
         if key not in self._flops:
             trace = self.trace(precision, recompute)
             again = [trace.segments[i] for i in trace.schedule]
-            kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
+            kernels = [k for s in again for k in s.kernels if s.phase == "recompute" or k.rerun]
             self._flops[key] = Affine.total(k.flops for k in kernels)
         return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
 

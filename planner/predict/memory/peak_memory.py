@@ -45,7 +45,14 @@ from ..fullest_rank import units_by_stage
 from ..host_work import staging_bytes
 from ..interval import safe_peak_bytes
 from ..kept.model_cache import ModelCache
-from ..setup import RECOMPUTE_MODES, recompute_policies, setup_residence, split_of, wire_bytes
+from ..setup import (
+    RECOMPUTE_MODES,
+    recompute_policies,
+    setup_residence,
+    split_of,
+    widened,
+    wire_bytes,
+)
 from .cached_weights import cached_bytes
 from .warm_up import warm_up_bytes
 
@@ -106,7 +113,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         residence=_residence(cache, setup),
     )
     traced = cache.numerics(setup.precision, autocast=setup.autocast)
-    gather = wire_bytes(setup.precision).gather
+    gather = gathered_width(cache, setup)
     memory = cache.steps.rank_memory(
         shape,
         setup.layout,
@@ -260,6 +267,12 @@ def framework_of(site: Site, setup: Setup) -> float:
     )
 
 
+def gathered_width(cache: ModelCache, setup: Setup) -> int:
+    """Return bytes of a parameter that is gathered to compute with it."""
+    share = cache.steps.double_share(setup.precision)
+    return round(widened(wire_bytes(setup.precision).gather, share))
+
+
 def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
     """Return memory of the fullest rank of a setup whose model is split."""
     layout = setup.layout
@@ -272,7 +285,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
         units,
         layout,
         micro_batches=np.array([setup.micro_batch]),
-        compute_bytes=wire_bytes(setup.precision).gather,
+        compute_bytes=gathered_width(cache, setup),
         grad_accum=setup.grad_accum,
         state=state_of(setup, numerics, cache.profile),
     )

@@ -27,9 +27,8 @@ from ...software.deepspeed_engine import (
 from ...step.model_parallel_step import boundary_bytes
 from ..fullest_rank import units_by_stage
 from ..kept.model_cache import ModelCache
-from ..setup import wire_bytes
 from .cached_weights import cached_bytes
-from .peak_memory import memory_share, state_of
+from .peak_memory import gathered_width, memory_share, state_of
 
 
 def accumulations(pipeline: int, virtual_stages: int) -> tuple[int, int]:
@@ -124,7 +123,7 @@ def split_peaks(
         stages,
         zero_stage,
         shards,
-        compute_bytes=wire_bytes(setup.precision).gather,
+        compute_bytes=gathered_width(cache, setup),
         state=state_of(setup, numerics, cache.profile),
     )
     if runs_deepspeed(setup.stack, setup.software_date, setup.features, setup.layout):

@@ -12,7 +12,6 @@ from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_count, format_duration
 from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
-from ...cost.start_up import start_up_s
 from ...hardware.device import peak_flops, supported_precisions
 from ...plan.plan import Plan
 from ...plan.question import Choices, Question
@@ -254,7 +253,7 @@ def _no_step(candidates: Sequence[Candidate]) -> str | None:
         return None
 
     def hours(one: Candidate) -> float:
-        return (start_up_s() + one.mean_step_s) / SECONDS_PER_HOUR
+        return (one.start_s + one.mean_step_s) / SECONDS_PER_HOUR
 
     least = min(priced, key=lambda one: hours(one) * one.usd_per_hour)
     usd = format_money(hours(least) * least.usd_per_hour)

@@ -325,7 +325,7 @@ def _surely_trained(plan: Plan) -> Iterator[str]:
     amount, unit = run.trained_tokens, "tokens"
     if amount is None:
         amount, unit = run.trained_samples, "samples"
-    started = start_up_s() / SECONDS_PER_HOUR / job.hours
+    started = start_up_s(is_own=plan.offer.is_own) / SECONDS_PER_HOUR / job.hours
     # Where the start is nearly all of it, hardly any amount is sure.
     if likely and high and amount is not None and started < 1:
         limit = "the time" if run.limited_by == "deadline" else "the budget"

@@ -19,7 +19,6 @@ from ...cost.commitment import commitment_use
 from ...cost.deadline_ways import deadline_ways
 from ...cost.run_cost import run_cost, samples_of
 from ...cost.spot_moves import chance_while_moving, spot_price_range, with_moving_price
-from ...cost.start_up import start_up_s
 from ...cost.whole_job import ROUNDED_USD, Job, whole_job
 from ...goodput.expected_run import ExpectedRun
 from ...goodput.stops import stops_of
@@ -54,7 +53,7 @@ def work_of_plan(
         question: the work and the limits.
     """
     run = _run(candidate, step, tokens_per_sample, question.work)
-    stops = stops_of(candidate.rented, candidate.state, start_s=start_up_s())
+    stops = stops_of(candidate.rented, candidate.state, start_s=candidate.start_s)
     job = _whole_job(candidate, step, run, stops)
     return WorkOfPlan(
         run=None if run is None else _expected(run, job, candidate, question.money),
@@ -95,14 +94,14 @@ def _expected(run: RunCost, job: Job | None, candidate: Candidate, money: Money)
     whole = job.whole
     chance = budget_chance = None
     if money.deadline_s is not None:
-        chance = found.chance_within(money.deadline_s - start_up_s())
+        chance = found.chance_within(money.deadline_s - candidate.start_s)
     if money.budget_usd is not None and whole.usd:
         budget_chance = _budget_chance(money.budget_usd, candidate, found, whole)
     return run.model_copy(
         update={
             "expected_hours": whole.hours,
             "expected_usd": None if whole.usd is None else float(whole.usd),
-            "goodput": found.training_s / (start_up_s() + found.elapsed_s),
+            "goodput": found.training_s / (candidate.start_s + found.elapsed_s),
             "checkpoint_interval_s": found.interval_s,
             "deadline_probability": chance,
             "budget_probability": budget_chance,
@@ -122,7 +121,7 @@ def _budget_chance(
     paid_s = _paid_within_s(budget_usd - Decimal(beside_usd), candidate, run, whole.usd)
 
     def chance_of(seconds: float) -> float:
-        return run.chance_within(seconds - start_up_s())
+        return run.chance_within(seconds - candidate.start_s)
 
     if whole.spot_price is None:
         return chance_of(paid_s)
@@ -139,11 +138,11 @@ def _paid_within_s(
     """
     choice = candidate.choice
     if candidate.paid_whole is None or choice.usd_per_hour is None:
-        return float(budget_usd / job_usd) * (start_up_s() + run.elapsed_s)
+        return float(budget_usd / job_usd) * (candidate.start_s + run.elapsed_s)
     hourly_usd = choice.usd_per_hour * candidate.nodes * choice.taxed
     paid_hours = (budget_usd + Decimal(str(ROUNDED_USD))) / hourly_usd
     return candidate.paid_whole.usable_of_planned_s(
-        float(paid_hours) * SECONDS_PER_HOUR, planned_s=start_up_s() + run.elapsed_s
+        float(paid_hours) * SECONDS_PER_HOUR, planned_s=candidate.start_s + run.elapsed_s
     )
 
 
@@ -163,6 +162,7 @@ def _whole_job(
         spot_stops=_on_spot(candidate),
         paid_whole=candidate.paid_whole,
         tax_percent=candidate.choice.tax_percent,
+        is_own=candidate.choice.is_own,
     )
     moves = spot_price_range(candidate.choice.spot_prices or {}, job.whole.hours)
     return job if moves is None else job._replace(whole=with_moving_price(job.whole, moves))
@@ -221,7 +221,7 @@ def _on_spot(candidate: Candidate) -> Stops | None:
     """Return what stops a run on the same machines of the spot market; None without a price."""
     if candidate.choice.spot_usd_per_hour is None:
         return None
-    return stops_of(candidate.rented_on_spot, candidate.state, start_s=start_up_s())
+    return stops_of(candidate.rented_on_spot, candidate.state, start_s=candidate.start_s)
 
 
 def _training_s(run: RunCost, step: Estimated) -> Estimated:
@@ -243,8 +243,8 @@ def _deadline_ways(
         _training_s(run, step),
         deadline_s=money.deadline_s,
         nodes=candidate.nodes,
-        spot=stops_of(candidate.rented_on_spot, candidate.state, start_s=start_up_s()),
-        on_demand=stops_of(candidate.rented_on_demand, candidate.state, start_s=start_up_s()),
+        spot=stops_of(candidate.rented_on_spot, candidate.state, start_s=candidate.start_s),
+        on_demand=stops_of(candidate.rented_on_demand, candidate.state, start_s=candidate.start_s),
         spot_usd_per_hour=spot * choice.taxed,
         on_demand_usd_per_hour=None if on_demand is None else on_demand * choice.taxed,
         billing=choice.billing,

@@ -129,13 +129,13 @@ def _run_energy(plan: Plan, run: RunCost, power: NodePower, pue: Pue, grid: Grid
         # Work that stops cost is done again, so all that the machines run counts as training.
         job = plan.whole_job
         whole_s = (one * SECONDS_PER_HOUR for one in (job.hours, job.hours_low, job.hours_high))
-        ran_s, low_s, high_s = run_without_start_s(*whole_s)
+        ran_s, low_s, high_s = run_without_start_s(*whole_s, is_own=plan.offer.is_own)
         training_s = Ranged(value=ran_s, low=low_s, high=high_s)
     energy = energy_kwh(
         power,
         nodes=plan.nodes,
         training_s=training_s,
-        idle_s=start_up_s(),
+        idle_s=start_up_s(is_own=plan.offer.is_own),
         pue=pue,
     )
     emitted = kg_co2e(energy, grid)

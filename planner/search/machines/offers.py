@@ -98,6 +98,12 @@ class PricedInstance:
         return self.usd_per_hour is not None or is_own
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is a machine of the user's own: bought, or there without a price."""
+        is_unpriced = self.offer.price_basis in USER_PRICE_BASES and self.usd_per_hour is None
+        return self.purchase == "owned" or (is_unpriced and self.purchase != "spot")
+
+    @property
     def paid_whole(self) -> PaidWhole | None:
         """What a job pays for in whole, used or not; None where it pays what it uses."""
         if self.term is None or not self.pays_rest:

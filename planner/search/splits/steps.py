@@ -108,7 +108,7 @@ class SplitSteps:
         table, place = self.cache.shared(
             ("traffic", self.rows.key, self._asked_key), lambda: self.rows.traffic(self.asked)
         )
-        links, wire = self.cache.links(self.site), wire_of(base, self.cache.profile)
+        links, wire = self.cache.links(self.site), wire_of(base, self.cache.steps)
         if wire not in self._traffic:
             self._traffic[wire] = traffic_of(table, links, wire)
         found = self._traffic[wire].rows(place[rows])

@@ -16,6 +16,7 @@ from ....profiles.profile import Affine, Kernel, KernelKind
 from ...constants import Constants
 from ...growth import grown
 from ...parallelism.column_row_parallel import GATHERED_RANKS
+from .fourier import slowdowns
 from .odd_widths import odd_widths_of
 
 Array = np.ndarray
@@ -100,6 +101,8 @@ class KernelTable:
             else:
                 moved = self.moved_bytes[rows]
                 seconds[rows] = curves.memory_bound_s(moved, kind=STREAM_KIND[kind], dtype=dtype)
+                if kind == "fft":
+                    seconds[rows] *= slowdowns([self.kernels[row] for row in rows])
         return seconds
 
     def _matmul_s(

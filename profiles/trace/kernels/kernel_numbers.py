@@ -95,6 +95,14 @@ def line(small: int, large: int, sizes: tuple[int, int]) -> Affine:
     return Affine(small - slope * sizes[0], slope)
 
 
-def make_kernel(numbers: dict[str, Any], *, module: str, linear: bool) -> Kernel:
-    """Return the `Kernel` of these numbers, launched by this module."""
-    return Kernel(**numbers, module=module, linear=linear and numbers["kind"] == "gemm")
+def make_kernel(numbers: dict[str, Any], *, module: str, linear: bool, rerun: bool) -> Kernel:
+    """Return the `Kernel` of these numbers, launched by this module.
+
+    Args:
+        numbers: of `affine`.
+        module: path of the module.
+        linear: whether it takes a weight.
+        rerun: whether a checkpoint runs it again.
+    """
+    is_linear = linear and numbers["kind"] == "gemm"
+    return Kernel(**numbers, module=module, linear=is_linear, rerun=rerun)

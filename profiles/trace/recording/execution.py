@@ -22,6 +22,8 @@ class BlockExecution:
     """(call, module path, multiplies a weight)."""
     ticks: list[int] = field(default_factory=list)
     """Tick of each call."""
+    reruns: list[bool] = field(default_factory=list)
+    """Whether each call is one of the forward pass, which a checkpoint runs again."""
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,14 @@ _LOCAL_SCALAR = torch.ops.aten._local_scalar_dense.default
 _CLONE, _CONTIGUOUS = torch.ops.aten.clone.default, {"memory_format": torch.contiguous_format}
 
 
+def _runs_forward_again() -> bool:
+    """Return whether a node of the backward pass runs a part of the forward pass.
+
+    Only there are gradients on, and only `backward` itself does anything before its first node.
+    """
+    return torch.is_grad_enabled() and running_node_number() is not None
+
+
 class Recorder(TorchDispatchMode):
     """Records one step.
 
@@ -327,6 +335,7 @@ class Recorder(TorchDispatchMode):
         if operation.has_kernel and (is_new or operation.writes):
             instance.calls.append((call, place.module, weighs))
             instance.ticks.append(self.tick)
+            instance.reruns.append(instance.phase == "backward" and _runs_forward_again())
         self.tick += 1
         if not self.tick % self.looked_at_every and self.at_work is not None:
             self.at_work(self)

@@ -24,6 +24,17 @@ def test_a_short_job_is_as_unsure_as_its_start() -> None:
     assert high_s < sum(one.high_s for one in startups()) + 70.0, "not every start is the slowest"
 
 
+def test_nobody_provisions_a_machine_of_ones_own() -> None:
+    rented, own = startups(), startups(is_own=True)
+    assert [one.name for one in rented] == ["provisioning", "setup", "staging"]
+    assert own == rented[1:]
+    assert start_up_s() - start_up_s(is_own=True) == rented[0].value_s
+    low_s, high_s = ends_with_start_s(3600.0, 3600.0, 3600.0, is_own=True)
+    assert (low_s, high_s) == pytest.approx((3660.0, 4511.9), abs=0.1)
+    again = run_without_start_s(3600.0 + start_up_s(is_own=True), low_s, high_s, is_own=True)
+    assert again == pytest.approx((3600.0, 3600.0, 3600.0))
+
+
 def test_a_long_job_is_as_unsure_as_its_run() -> None:
     start_s = start_up_s()
     low_s, high_s = ends_with_start_s(1e6, 0.8e6, 1.2e6)

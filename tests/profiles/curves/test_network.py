@@ -40,6 +40,8 @@ def ring_s(
 def test_a_network_is_known_by_its_name_and_whether_it_passes_the_host():
     assert fabric_of("EFA v2 + GPUDirect RDMA", True) == "efa"
     assert fabric_of("EFA (CPU staged)", False) == "tcp"
+    assert fabric_of("GPUDirect-TCPX (8g only)", False) == "tcp"
+    assert fabric_of("GPUDirect-TCPXO", False) == "rdma"
     assert fabric_of("InfiniBand NDR", True) == fabric_of(None, None) == "rdma"
 
 
@@ -91,6 +93,8 @@ def test_no_rdma_is_slower():
         ("all_reduce", 4, 400e9, "efa", 134217728, 197.94e9),
         # GCP a3-highgpu-8g, GPUDirect-TCPX 1 Tbit/s
         ("all_gather", 2, 125e9, "tcp", 1073741824, 49.27e9),
+        # GCP a3-megagpu-8g, GPUDirect-TCPXO 8 x 200 Gbit/s (the peak of their tests)
+        ("all_gather", 2, 200e9, "rdma", 8589934592, 183e9),
         # AWS p5.48xlarge, EFA 32 x 100 Gbit/s: 16 to 256 accelerators, small and large
         ("all_gather", 2, 400e9, "efa", 33554432, 131.3e9),
         ("all_gather", 8, 400e9, "efa", 33554432, 46.29e9),

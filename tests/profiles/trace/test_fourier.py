@@ -64,6 +64,24 @@ def test_each_dimension_of_a_transform_moves_all_of_it() -> None:
     assert inverse.launches == 3
 
 
+def test_a_length_is_as_many_passes_as_its_factors_take() -> None:
+    """All lengths were one pass. 254 = 2 x 127; 262 = 2 x 131 is a convolution."""
+    moved = {}
+    for length in (256, 254, 262):
+        shape = WIDTH, SIDE, length
+        forward, inverse, *_ = kernels(profile_of(Spectral, *shape), "fft")
+        assert [forward.dims[f"length_{at}"].at(1) for at in (0, 1)] == [SIDE, length]
+        assert [inverse.dims[f"length_{at}"].at(1) for at in (0, 1)] == [SIDE, length]
+        moved[length] = forward.launches
+    # Of real numbers 254 is 127 complex ones, a prime with a kernel.
+    assert moved == {256: 2, 254: 2, 262: 2}
+    forward, *_ = kernels(profile_of(Spectral, WIDTH, SIDE, 3 * 254), "fft")
+    # 3, 127, and the kernel behind real numbers.
+    half_complex = 8 * WIDTH * SIDE * (3 * 127 + 1)
+    assert forward.launches == 4
+    assert forward.bytes_written.at(1) == 4 * half_complex
+
+
 def test_what_an_inverse_transform_overwrites_is_copied_first() -> None:
     step = profile_of(Spectral, WIDTH, SIDE, SIDE).step("fp32")
     (at,) = {

@@ -8,13 +8,18 @@ from gpuplan.planner.cost.beside_machines.beside import (
     AROUND_LINES,
     CONTROLLER,
     SPARES_SOURCE,
+    Machines,
     around_lines,
     at_price,
+    beside_lines,
     beside_tax_line,
+    billed_tail_s,
     controller_line,
     is_lower_bound,
+    ranked_usd,
     spares_line,
     total_usd,
+    usd_beside,
 )
 from gpuplan.planner.cost.beside_machines.data_cost import data_lines
 from gpuplan.planner.goodput.own_stops import OwnStops
@@ -132,6 +137,24 @@ def test_machines_are_paid_for_a_minute_after_the_job_and_for_starts_that_fail()
 def test_without_a_price_both_are_there_and_not_free_and_a_whole_term_has_neither() -> None:
     assert [line.text for line in around_lines(2, None)] == ["idle tail ?", "failed attempts ?"]
     assert around_lines(2, Decimal(36), is_paid_whole=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "billed_s"), [(600, 0), (3540, 0), (3570, 30), (3600, 60), (7200, 60)]
+)
+def test_of_an_idle_tail_that_is_billed_which_is_beyond_the_least(
+    ran_s: int, billed_s: int
+) -> None:
+    assert billed_tail_s(ran_s, 3600) == billed_s
+    assert billed_tail_s(ran_s, 0) == 60
+    machines = Machines("oci", "r", 2, 0.0, False, False, False, minimum_s=3600)
+    lines = beside_lines(machines, hours=ran_s / 3600, usd_per_hour=Decimal(36))
+    tail = [one.usd for one in lines if one.name == "idle tail"]
+    assert tail == ([Decimal("0.02") * billed_s] if billed_s else [])
+    # Before the length is known: the same to the rounding of lines to a cent.
+    assert usd_beside(machines, Decimal(36)).of(ran_s / 3600) == pytest.approx(
+        ranked_usd(lines), abs=0.02
+    )
 
 
 @pytest.mark.parametrize(

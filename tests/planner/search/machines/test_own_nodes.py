@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.cost.start_up import start_up_s
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.outcome import SearchOutcome
 from gpuplan.planner.search.search import search
@@ -49,6 +50,32 @@ def test_no_plan_takes_more_than_there_are(
     assert bool(found.plans) is has_plan
 
 
+@pytest.mark.parametrize(
+    ("price", "is_own"),
+    [("usd_per_hour: 17", False), ("", True), (OWNED, True)],
+    ids=["rented", "unpriced", "bought"],
+)
+def test_ones_own_machine_is_not_provisioned(
+    toy: Profile, tmp_path: Path, price: str, *, is_own: bool
+) -> None:
+    """Five minutes of provisioning were counted on every machine."""
+    stated = price and f"{price},"
+    (tmp_path / "own.yaml").write_text(
+        FILE.replace("{price},", "{price}").format(price=stated, nodes="")
+    )
+    question = Question(
+        work=Work(steps=1, global_batch=512),
+        machine=Machine(providers=("our-lab",)),
+        choices=Choices(recomputes=("none",)),
+    )
+    plan = search(question, toy, load_catalogue(tmp_path / "own.yaml")).plans[0]
+    assert plan.offer.is_own is is_own and plan.whole_job is not None
+    start_s = start_up_s(is_own=is_own)
+    assert start_s < 3600 * plan.whole_job.hours < start_s + 60
+    names = [line.name for line in plan.whole_job.cost_lines]
+    assert ("provisioning" in names) is (bool(names) and not is_own)
+
+
 def test_where_more_are_asked_for_it_says_how_many_there_are(toy: Profile, tmp_path: Path) -> None:
     found = answer(toy, tmp_path, OWNED, "nodes: 4,", (8,))
     assert not found.plans and found.nearest_miss is not None
@@ -58,6 +85,6 @@ def test_where_more_are_asked_for_it_says_how_many_there_are(toy: Profile, tmp_p
 def test_a_deadline_that_they_miss_is_no_reason_for_more_max_nodes(
     toy: Profile, tmp_path: Path
 ) -> None:
-    found = answer(toy, tmp_path, OWNED, "nodes: 1,", deadline_s=660)
+    found = answer(toy, tmp_path, OWNED, "nodes: 1,", deadline_s=360)
     assert not found.plans and found.nearest_miss is not None
     assert "more machines (there is 1 by `nodes` in your offers file)" in found.nearest_miss
