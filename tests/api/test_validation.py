@@ -57,6 +57,26 @@ def time_row(rows: Sequence[PredictionError], name: str) -> PredictionError:
     return row
 
 
+def test_a_record_that_measures_nothing_is_a_skipped_row(tmp_path: Path) -> None:
+    answer = validate(write(tmp_path, RUN | {"measured": {"tokens_per_s": 3000}}))
+    (row,) = answer.rows
+    assert row.skipped == (
+        "the record measures nothing: neither step_time_s nor peak_memory_gib, and no oom"
+    )
+    assert answer.summary == ()
+
+
+def test_a_peak_above_what_the_device_has_enters_no_mean(tmp_path: Path) -> None:
+    total = {"step_time_s": 0.01, "peak_memory_gib": 8 * 40.0}
+    of_all, of_one = validate(
+        write(tmp_path, RUN | {"id": "a", "measured": total}, RUN | {"id": "b"})
+    ).rows[1::2]
+    assert of_all.error is None
+    assert of_all.skipped is not None
+    assert "more than the 80 GiB of A100-80GB-SXM" in of_all.skipped
+    assert of_one.error is not None
+
+
 def test_a_model_that_fails_is_a_skipped_row(tmp_path: Path) -> None:
     answer = validate([write(tmp_path, RUN | {"id": "a"})], profiler=failing)
     assert {row.skipped for row in answer.rows} == {"model.py:3: boom"}
