@@ -26,7 +26,7 @@ from ...catalog.version import VERSION
 from ..curves.user_curves import curves_dir
 from .child import MeasuringChild
 from .driver import summary_of_load
-from .fit import Measured, fastest_s, fitted_record, is_usable
+from .fit import Measured, fastest_s, fitted_record, is_usable, noise_of
 from .schedule import Point, Scope, default_dtypes, measuring_plan
 
 KERNEL_WITHIN_S = 120.0
@@ -307,9 +307,9 @@ def _measurement(
     request: CalibrationRequest, facts: dict[str, Any], run: Run, date: str
 ) -> dict[str, Any]:
     """Return how it was measured: the key `measurement` of the file, for people."""
-    by_part: dict[str, list[float]] = {}
+    by_part: dict[str, list[Measured]] = {}
     for result in run.results:
-        by_part.setdefault(f"{result.point.part} {result.point.dtype}", []).append(result.spread)
+        by_part.setdefault(f"{result.point.part} {result.point.dtype}", []).append(result)
     return {
         "date": date,
         "command": request.command,
@@ -319,9 +319,7 @@ def _measurement(
         "load": summary_of_load(run.load),
         "ended": run.ended,
         "points": {"planned": run.planned, "measured": len(run.results)},
-        "noise": {
-            part: round(sorted(spreads)[len(spreads) // 2], 4) for part, spreads in by_part.items()
-        },
+        "noise": {part: round(noise_of(results), 4) for part, results in by_part.items()},
         "skipped": dict(Counter(f"{p.part} {p.dtype}: {why}" for p, why in run.skipped)),
         "rejected": [
             {"kernel": r.point.what, "time_us": r.time_s * 1e6, "why": "above the dense peak"}
