@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...profiles.calibrate.calibrate import noisy_kernels
 from ...profiles.calibrate.fit import NOISY
 from .text.columns import Align, aligned, column_widths
 
@@ -59,15 +60,14 @@ def render_calibration(done: Calibration, form: str) -> str:
 
 def _noise_lines(done: Calibration) -> list[str]:
     """Return what to do where repeats of a kernel took so different times that others ran."""
-    noise = done.record["measurement"]["noise"]
-    noisy = [part for part, share in noise.items() if share >= NOISY]
+    noisy = noisy_kernels(done.record["measurement"])
     if not noisy:
         return []
     return [
         f"Repeats differ by {NOISY * 100:.0f} % and more ({', '.join(noisy)}): something else was"
         " running, and these times are too long.",
         "To fix: close other programs and measure again. Until then estimates for"
-        f" {done.accelerator.name} rest on them, with wide intervals, unless the file is removed.",
+        f" {done.accelerator.name} rest on them, unless the file is removed.",
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from ...catalog.version import VERSION
 from ..curves.user_curves import curves_dir
 from .child import MeasuringChild
 from .driver import summary_of_load
-from .fit import Measured, fastest_s, fitted_record, is_usable, noise_of
+from .fit import NOISY, Measured, fastest_s, fitted_record, is_usable, noise_of
 from .schedule import Point, Scope, default_dtypes, measuring_plan
 
 KERNEL_WITHIN_S = 120.0
@@ -125,8 +125,8 @@ def calibrate(
             " file; nothing was written.",
             fix="give it more time with --budget, and close other programs on the device.",
         )
-    record["sources"] = [_source(request, facts, date)]
     record["measurement"] = _measurement(request, facts, run, date)
+    record["sources"] = [_source(request, facts, date), *_noise_told(record["measurement"])]
     path = request.out or curves_dir() / f"{accelerator.name}.json"
     if run.ended == "interrupted" and path.exists():
         # What was measured in full before is worth more than a part of it.
@@ -301,6 +301,18 @@ def _source(request: CalibrationRequest, facts: dict[str, Any], date: str) -> st
         f"measured with `{request.command}` (gpuplan {VERSION}) on {date}:"
         f" {facts['name']}{driver}, torch {facts['torch']}{cuda}"
     )
+
+
+def noisy_kernels(measurement: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of kernels whose repeats took so different times that others ran."""
+    return [part for part, spread in measurement["noise"].items() if spread >= NOISY]
+
+
+def _noise_told(measurement: Mapping[str, Any]) -> list[str]:
+    """Return what is to be read wherever the curves are named, if something else was running."""
+    noisy = noisy_kernels(measurement)
+    told = f"beside other programs: repeats differed by {NOISY * 100:.0f} % and more"
+    return [f"{told} ({', '.join(noisy)})"] if noisy else []
 
 
 def _measurement(

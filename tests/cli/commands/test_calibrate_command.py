@@ -88,6 +88,7 @@ def test_repeats_that_differ_widely_are_an_error_and_are_said(
         *(part["relative_error"] for part in record["memory"].values()),
     ]
     assert min(errors) >= 0.9 / 2.56 - 1e-3
+    assert record["sources"][1].startswith("beside other programs: repeats differed by 25 %")
 
 
 def test_json_is_data_and_names_the_command(tmp_path: Path, capsys) -> None:
