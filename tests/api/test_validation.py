@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuplan import api
 from gpuplan.api.validation import validate
 from gpuplan.catalog.errors import GpuplanError, UserFileError
 from gpuplan.planner.predict.kept import reserved_ratio
@@ -75,6 +76,19 @@ def test_a_peak_above_what_the_device_has_enters_no_mean(tmp_path: Path) -> None
     assert of_all.skipped is not None
     assert "more than the 80 GiB of A100-80GB-SXM" in of_all.skipped
     assert of_one.error is not None
+
+
+def test_an_accelerator_of_an_offers_file_is_predicted(tmp_path: Path) -> None:
+    path = write(tmp_path, RUN | {"accelerator": "OWN-1"})
+    offers = tmp_path / "own.yaml"
+    offers.write_text(
+        "accelerators:\n  - {name: OWN-1, memory_gib: 48, memory_bandwidth_gb_per_s: 900,"
+        " bf16_tflops: 150, fp32_tflops: 40}\n"
+    )
+    assert {row.skipped for row in api.validate([path]).rows} == {
+        "There is no accelerator 'OWN-1'."
+    }
+    assert all(row.error is not None for row in api.validate([path], offers=offers).rows)
 
 
 def test_a_model_that_fails_is_a_skipped_row(tmp_path: Path) -> None:
