@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...profiles.calibrate.calibrate import noisy_kernels
-from ...profiles.calibrate.fit import NOISY
 from .text.columns import Align, aligned, column_widths
 
 if TYPE_CHECKING:
@@ -60,12 +58,12 @@ def render_calibration(done: Calibration, form: str) -> str:
 
 def _noise_lines(done: Calibration) -> list[str]:
     """Return what to do where repeats of a kernel took so different times that others ran."""
-    noisy = noisy_kernels(done.record["measurement"])
+    noisy = done.record["measurement"]["noisy"]
     if not noisy:
         return []
     return [
-        f"Repeats differ by {NOISY * 100:.0f} % and more ({', '.join(noisy)}): something else was"
-        " running, and these times are too long.",
+        f"Repeats differ widely ({', '.join(noisy)}): something else was running, and these times"
+        " are too long.",
         "To fix: close other programs and measure again. Until then estimates for"
         f" {done.accelerator.name} rest on them, unless the file is removed.",
     ]

@@ -303,14 +303,9 @@ def _source(request: CalibrationRequest, facts: dict[str, Any], date: str) -> st
     )
 
 
-def noisy_kernels(measurement: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of kernels whose repeats took so different times that others ran."""
-    return [part for part, spread in measurement["noise"].items() if spread >= NOISY]
-
-
 def _noise_told(measurement: Mapping[str, Any]) -> list[str]:
     """Return what is to be read wherever the curves are named, if something else was running."""
-    noisy = noisy_kernels(measurement)
+    noisy = measurement["noisy"]
     told = f"beside other programs: repeats differed by {NOISY * 100:.0f} % and more"
     return [f"{told} ({', '.join(noisy)})"] if noisy else []
 
@@ -322,6 +317,7 @@ def _measurement(
     by_part: dict[str, list[Measured]] = {}
     for result in run.results:
         by_part.setdefault(f"{result.point.part} {result.point.dtype}", []).append(result)
+    noise = {part: round(noise_of(results), 4) for part, results in by_part.items()}
     return {
         "date": date,
         "command": request.command,
@@ -331,7 +327,8 @@ def _measurement(
         "load": summary_of_load(run.load),
         "ended": run.ended,
         "points": {"planned": run.planned, "measured": len(run.results)},
-        "noise": {part: round(noise_of(results), 4) for part, results in by_part.items()},
+        "noise": noise,
+        "noisy": [part for part, spread in noise.items() if spread >= NOISY],
         "skipped": dict(Counter(f"{p.part} {p.dtype}: {why}" for p, why in run.skipped)),
         "rejected": [
             {"kernel": r.point.what, "time_us": r.time_s * 1e6, "why": "above the dense peak"}
