@@ -241,6 +241,7 @@ def validate(
     records: Iterable[Path],
     *,
     hold_out: Protocol | None = None,
+    offers: Path | None = None,
     curves: Iterable[str | Path] = (),
     without_curves_of: Iterable[str] = (),
 ) -> Validation:
@@ -250,14 +251,17 @@ def validate(
         records: files of run records.
         hold_out: predict every run with constants fitted without its fold of configurations, its
             source or its accelerator; None: with the usual ones.
+        offers: the user's own machines, where accelerators that the catalogue lacks are described.
         curves: curve files of `calibrate`, each used for the accelerator it was measured on.
         without_curves_of: accelerators predicted from their nearest relative, as if nobody had
             measured them.
     """
+    from ..catalog.snapshot import load_catalogue
     from .validation import validate as judge_records
 
     choice = chosen_curves(curves, without_curves_of)
-    return judge_records(records, hold_out=hold_out, curve_choice=choice)
+    catalogue = load_catalogue(offers)
+    return judge_records(records, hold_out=hold_out, catalogue=catalogue, curve_choice=choice)
 
 
 def check() -> SkyCheck:

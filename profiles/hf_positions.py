@@ -7,8 +7,46 @@ from dataclasses import dataclass
 from typing import Any
 
 _FROM_THE_FIRST = frozenset(
-    {"bart", "biogpt", "ctrl", "gpt2", "gpt_bigcode", "gpt_neo", "mbart", "opt"}
+    {
+        "albert",
+        "bart",
+        "bert",
+        "bert-generation",
+        "big_bird",
+        "biogpt",
+        "blenderbot",
+        "blenderbot-small",
+        "convbert",
+        "ctrl",
+        "distilbert",
+        "electra",
+        "ernie",
+        "flaubert",
+        "fnet",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neo",
+        "layoutlm",
+        "mbart",
+        "megatron-bert",
+        "mobilebert",
+        "mra",
+        "mvp",
+        "nystromformer",
+        "openai-gpt",
+        "opt",
+        "pegasus",
+        "plbart",
+        "rembert",
+        "roc_bert",
+        "roformer",
+        "splinter",
+        "squeezebert",
+        "xlm",
+        "yoso",
+    }
 )
+"""Pegasus' and RoFormer's tables are of sines, and end as those that are learned do."""
 _AFTER_PADDING = frozenset(
     {
         "camembert",

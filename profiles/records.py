@@ -1,13 +1,16 @@
 """Run records: what was run and what it measured, one JSON object a line (docs/json.md).
 
 Lenient where the world is wide (unknown keys are kept, nulls mean "not stated") and strict where a
-wrong value would spoil every comparison: numbers must be positive and finite, degrees at least 1.
+wrong value would spoil every comparison: numbers must be positive and finite, degrees at least 1,
+and no key may be a misspelt field.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -20,10 +23,22 @@ from ..catalog.vocabulary import FrozenPrecision, Recompute, Stack
 MemoryMeaning = Literal["allocated", "reserved", "whole-device", "unknown"]
 Degree = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 SHOWN_PROBLEMS = 10
 """Bad lines named one by one before the rest is only counted."""
+MISSPELT = 0.9
+"""From which likeness on (`difflib`, 1 is equal) a key is a misspelt field: `step_time_ms` is like
+`step_time_s` by 0.96, `step_time_p10_s`, which records have beside it, by 0.85."""
+
+
+def _refuse_truth(value: object) -> object:
+    """Refuse true and false where a number is asked for: they would be read as 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("a number, not true or false")
+    return value
+
+
+Positive = Annotated[float, BeforeValidator(_refuse_truth), Field(gt=0, allow_inf_nan=False)]
 
 
 def _drop_nulls(value: Any) -> Any:
@@ -54,7 +69,7 @@ class RecordedLayout(Recorded):
 
 
 class Measured(Recorded):
-    """What the run measured; None is "not measured"."""
+    """What the run measured; None is "not measured". A step that ran out of memory has no time."""
 
     step_time_s: Positive | None = None
     peak_memory_gib: Positive | None = None
@@ -146,6 +161,7 @@ def read_records(path: Path) -> tuple[RunRecord, ...]:
         except ValueError as error:
             problems.append(f"{path}:{number}: {error}")
     if problems:
+        _refuse_whole_document("\n".join(lines), path)
         _raise_problems(problems)
     if not records:
         raise UsageError(
@@ -192,17 +208,55 @@ def _parse_line(line: str, *, default_id: str) -> RunRecord:
         raise ValueError(f"a run record is a JSON object, this is {_json_kind(fields)}")
     fields = {k: v for k, v in fields.items() if v is not None or k not in RunRecord.model_fields}
     fields.setdefault("id", default_id)
+    problems = list(_misspelt(fields))
     try:
-        return RunRecord.model_validate(fields)
+        record = RunRecord.model_validate(fields)
     except ValidationError as error:
-        raise ValueError("; ".join(map(_describe, error.errors()))) from None
+        problems += map(_describe, error.errors())
+    else:
+        problems += _contradictions(record)
+        if not problems:
+            return record
+    raise ValueError("; ".join(problems))
+
+
+def _misspelt(fields: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what is wrong with keys that are all but a field, where that field is not stated."""
+    parts: dict[str, tuple[type[Recorded], object]] = {
+        "": (RunRecord, fields),
+        "layout.": (RecordedLayout, fields.get("layout")),
+        "measured.": (Measured, fields.get("measured")),
+    }
+    for prefix, (kind, stated) in parts.items():
+        if not isinstance(stated, dict):
+            continue
+        given = {key for key, value in stated.items() if value is not None}
+        for key in sorted(given - kind.model_fields.keys()):
+            likeness, field = max((_likeness(key, one), one) for one in kind.model_fields)
+            if likeness >= MISSPELT and field not in given:
+                yield f"{prefix}{key} is no field of a run record. Did you mean {prefix}{field}?"
+
+
+def _likeness(key: str, field: str) -> float:
+    return SequenceMatcher(None, key.lower(), field, autojunk=False).ratio()
+
+
+def _contradictions(record: RunRecord) -> Iterable[str]:
+    """Yield what cannot both be true of one run."""
+    measured = record.measured
+    if measured.oom and measured.step_time_s is not None:
+        yield (
+            f"measured.oom is true beside a step_time_s of {measured.step_time_s:g}: a step ran, or"
+            " ran out of memory. Make two records of two runs"
+        )
 
 
 def _describe(problem: Any) -> str:
     name = ".".join(map(str, problem["loc"]))
     if problem["type"] == "missing":
         return f"{name} is missing"
-    text = problem["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    text = problem["msg"].removeprefix("Value error, ")
+    text = text.removeprefix("Input should be ").removeprefix("a valid ")
     return f"{name} is {json.dumps(problem['input'], default=str)[:60]}; it must be {text}"
 
 
@@ -211,8 +265,28 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _json_kind(value: object) -> str:
-    kinds = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    kinds = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "true or false",
+        type(None): "null",
+    }
     return kinds.get(type(value), "a number")
+
+
+def _refuse_whole_document(text: str, path: Path) -> None:
+    """Say what to do with a file that is one JSON document: a list, or an object over lines."""
+    try:
+        document = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return
+    if isinstance(document, list) or (isinstance(document, dict) and "\n" in text.strip()):
+        every = ".[]" if isinstance(document, list) else "."
+        raise UsageError(
+            f"{path} is {_json_kind(document)} in JSON, not one run record a line.",
+            fix=f"write each record on a line of its own: jq -c '{every}' {path} > runs.jsonl",
+        )
 
 
 def _raise_problems(problems: list[str]) -> NoReturn:

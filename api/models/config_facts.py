@@ -79,8 +79,8 @@ def _refuse_too_long(spec: ModelSpec) -> None:
         served += f", of which it uses {table.tokens:,}"
     raise UsageError(
         f"{spec.text} has {served}: a step of --param {SEQ_LEN}={asked} would fail.",
-        fix=f"give --param {SEQ_LEN}={table.tokens} or less, or more positions, which start"
-        f" untrained: --param {table.key}={asked + table.unused}.",
+        fix=f"give --param {SEQ_LEN}={table.tokens} or less, or more positions, which no"
+        f" published weights have: --param {table.key}={asked + table.unused}.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...catalog.errors import GpuplanError
+from ...catalog.units import GIB
 from ...catalog.vocabulary import Stack
 from ...planner.hardware.device import peak_flops
 from ...planner.plan.plan import Estimated, EstimatedMemory
@@ -19,6 +20,9 @@ from ...planner.validation.record_defaults import StatedRun
 from ...profiles.records import RunRecord
 from .benches import Benches, configuration, held_out, on_bench
 from .cases import Case, one_line
+
+ROUNDING = 1.01
+"""A measured peak may be rounded up to this much more than its device has: "80 GB" of 79.6."""
 
 
 def observe(case: Case, benches: Benches, hold_out: Protocol | None) -> Observation:
@@ -56,7 +60,7 @@ def observe(case: Case, benches: Benches, hold_out: Protocol | None) -> Observat
     except GpuplanError as error:
         return replace(base, skipped=one_line(error))
     timed = replace(base, predicted_step_time_s=prediction.step_time_s, ideal_step_time_s=ideal_s)
-    unknown = _why_memory_is_unknown(case.run)
+    unknown = _why_memory_is_unknown(case.run) or _more_than_there_is(record, case.run)
     if unknown is not None:
         return replace(timed, memory_skipped=unknown)
     memory, assumed = _memory_as_measured(record, prediction, case.run.setup.stack)
@@ -76,6 +80,18 @@ def _why_memory_is_unknown(run: StatedRun) -> str | None:
     if "activation-offload" in run.setup.features and "activations" not in run.setup.offload:
         return "memory with activation-offload is predicted for data-parallel torch only"
     return None
+
+
+def _more_than_there_is(record: RunRecord, run: StatedRun) -> str | None:
+    """Return why a measured peak cannot be that of one device, or None."""
+    device = run.site.accelerator
+    peak_bytes = record.measured.peak_memory_bytes
+    if peak_bytes is None or peak_bytes <= ROUNDING * device.memory_bytes:
+        return None
+    return (
+        f"measured.peak_memory_gib is {peak_bytes / GIB:g}, more than the"
+        f" {device.memory_bytes / GIB:g} GiB of {device.name}: state GiB of one accelerator"
+    )
 
 
 def _measured_verdict(record: RunRecord) -> Verdict | None:

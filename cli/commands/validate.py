@@ -20,6 +20,13 @@ HOLD_OUTS = ("configuration", "source", "accelerator")
 @click.command("validate", cls=GroupedCommand)
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
 @curves_option
+@option(
+    "Machine",
+    "--offers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own machines, where accelerators that the catalogue lacks are described.",
+)
 @list_option(
     "Machine",
     "--without-curves-of",
@@ -44,6 +51,7 @@ HOLD_OUTS = ("configuration", "source", "accelerator")
 def command(
     runs: tuple[Path, ...],
     curves: Path | None,
+    offers: Path | None,
     without_curves_of: tuple[str, ...],
     hold_out: Protocol | None,
     worst: int,
@@ -64,6 +72,7 @@ def command(
     answer = api.validate(
         runs,
         hold_out=hold_out,
+        offers=offers,
         curves=given_curves(curves),
         without_curves_of=without_curves_of,
     )

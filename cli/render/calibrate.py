@@ -51,8 +51,22 @@ def render_calibration(done: Calibration, form: str) -> str:
     load = done.record["measurement"]["load"]
     if load and load["slowed_by"]:
         lines.append(f"Clocks were lowered by: {', '.join(load['slowed_by'])}.")
+    lines += _noise_lines(done)
     lines.append(f"Curves: {done.path}")
     return "\n".join(lines) + "\n"
+
+
+def _noise_lines(done: Calibration) -> list[str]:
+    """Return what to do where repeats of a kernel took so different times that others ran."""
+    noisy = done.record["measurement"]["noisy"]
+    if not noisy:
+        return []
+    return [
+        f"Repeats differ widely ({', '.join(noisy)}): something else was running, and these times"
+        " are too long.",
+        "To fix: close other programs and measure again. Until then estimates for"
+        f" {done.accelerator.name} rest on them, unless the file is removed.",
+    ]
 
 
 def summary_rows(done: Calibration) -> list[dict[str, Any]]:

@@ -30,6 +30,9 @@ Quantity = Literal["step_time_s", "peak_memory_bytes"]
 GroupedBy = Literal["source_group", "accelerator", "stack"]
 GROUPINGS: tuple[GroupedBy, ...] = ("source_group", "accelerator", "stack")
 Verdict = Literal["fits", "out_of_memory"]
+NOTHING_MEASURED = (
+    "the record measures nothing: neither step_time_s nor peak_memory_gib, and no oom"
+)
 
 
 class PredictionError(FrozenModel):
@@ -38,7 +41,8 @@ class PredictionError(FrozenModel):
     id: str
     quantity: Quantity
     measured: float | None
-    """Measured value; None when the run ended out of memory, as then only the verdict counts."""
+    """Measured value; None when the run ended out of memory, as then only the verdict counts, and
+    where the record measures nothing (skipped says so)."""
     predicted: float | None
     low: float | None
     high: float | None
@@ -225,6 +229,8 @@ def _rows_of(seen: Observation) -> Iterable[PredictionError]:
             seen.skipped or seen.memory_skipped,
             has_verdict=True,
         )
+    if seen.measured_step_time_s is None and not has_memory:
+        yield _row(seen, "step_time_s", None, None, NOTHING_MEASURED, has_verdict=False)
 
 
 def _row(

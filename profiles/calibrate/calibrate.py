@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from ...catalog.version import VERSION
 from ..curves.user_curves import curves_dir
 from .child import MeasuringChild
 from .driver import summary_of_load
-from .fit import Measured, fastest_s, fitted_record, is_usable
+from .fit import NOISY, Measured, fastest_s, fitted_record, is_usable, noise_of
 from .schedule import Point, Scope, default_dtypes, measuring_plan
 
 KERNEL_WITHIN_S = 120.0
@@ -125,8 +125,8 @@ def calibrate(
             " file; nothing was written.",
             fix="give it more time with --budget, and close other programs on the device.",
         )
-    record["sources"] = [_source(request, facts, date)]
     record["measurement"] = _measurement(request, facts, run, date)
+    record["sources"] = [_source(request, facts, date), *_noise_told(record["measurement"])]
     path = request.out or curves_dir() / f"{accelerator.name}.json"
     if run.ended == "interrupted" and path.exists():
         # What was measured in full before is worth more than a part of it.
@@ -303,13 +303,21 @@ def _source(request: CalibrationRequest, facts: dict[str, Any], date: str) -> st
     )
 
 
+def _noise_told(measurement: Mapping[str, Any]) -> list[str]:
+    """Return what is to be read wherever the curves are named, if something else was running."""
+    noisy = measurement["noisy"]
+    told = f"beside other programs: repeats differed by {NOISY * 100:.0f} % and more"
+    return [f"{told} ({', '.join(noisy)})"] if noisy else []
+
+
 def _measurement(
     request: CalibrationRequest, facts: dict[str, Any], run: Run, date: str
 ) -> dict[str, Any]:
     """Return how it was measured: the key `measurement` of the file, for people."""
-    by_part: dict[str, list[float]] = {}
+    by_part: dict[str, list[Measured]] = {}
     for result in run.results:
-        by_part.setdefault(f"{result.point.part} {result.point.dtype}", []).append(result.spread)
+        by_part.setdefault(f"{result.point.part} {result.point.dtype}", []).append(result)
+    noise = {part: round(noise_of(results), 4) for part, results in by_part.items()}
     return {
         "date": date,
         "command": request.command,
@@ -319,9 +327,8 @@ def _measurement(
         "load": summary_of_load(run.load),
         "ended": run.ended,
         "points": {"planned": run.planned, "measured": len(run.results)},
-        "noise": {
-            part: round(sorted(spreads)[len(spreads) // 2], 4) for part, spreads in by_part.items()
-        },
+        "noise": noise,
+        "noisy": [part for part, spread in noise.items() if spread >= NOISY],
         "skipped": dict(Counter(f"{p.part} {p.dtype}: {why}" for p, why in run.skipped)),
         "rejected": [
             {"kernel": r.point.what, "time_us": r.time_s * 1e6, "why": "above the dense peak"}

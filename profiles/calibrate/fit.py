@@ -24,6 +24,12 @@ _ENOUGH = 0.5
 UNCHECKED_ERROR = 0.15
 """One sigma where too few points were measured to hold any out (estimate: three times what the
 coarsest grids of the embedded devices show)."""
+NOISY = 0.25
+"""Spread of repeats from which on it is said that something else was running (a rule)."""
+_SIGMAS_OF_SPREAD = 2.56
+"""The 10th and the 90th percentile of a normal distribution are this many sigmas apart."""
+_MOST_NOISE = 3.0
+"""One sigma, as a logarithm, beyond which a time says nothing: a factor of twenty either way."""
 _FEWEST_HELD_OUT = 4
 _FEWEST_POINTS = 4
 _LARGE_SHARE = 1 / 8
@@ -39,6 +45,12 @@ class Measured:
     point: Point
     time_s: float
     spread: float
+    """(90th − 10th percentile) ÷ median of the repeats."""
+
+
+def noise_of(results: Sequence[Measured]) -> float:
+    """Return the median spread of the repeats of these kernels, as a share of their time."""
+    return float(np.median([one.spread for one in results]))
 
 
 def fastest_s(point: Point, accelerator: Accelerator) -> float:
@@ -91,6 +103,14 @@ def is_usable(record: dict[str, Any]) -> bool:
     return any(record.get(part) for part in parts)
 
 
+def _at_least_noise(error: float, results: Sequence[Measured]) -> float:
+    """Return one sigma that is not below what the repeats differ by.
+
+    Few points hold none out, and those that were all slowed agree with one another.
+    """
+    return max(error, rounded(min(noise_of(results) / _SIGMAS_OF_SPREAD, _MOST_NOISE)))
+
+
 def _of(results: Sequence[Measured], part: str, dtype: str | None = None) -> list[Measured]:
     return [r for r in results if r.point.part == part and dtype in (None, r.point.dtype)]
 
@@ -122,7 +142,7 @@ def _gemm_grids(
         log_time, error = _grid(axes, times, np.log(work))
         grids[dtype] = {
             **dict(zip("mnk", map(list, axes), strict=True)),
-            "relative_error": error,
+            "relative_error": _at_least_noise(error, _of(results, "gemm", dtype)),
             "time_us": microseconds(log_time),
         }
     return grids
@@ -143,7 +163,8 @@ def _attention(scale: Scale, results: Sequence[Measured]) -> dict[str, Any]:
                 grids.setdefault(dtype, []).append(grid)
                 errors.append(error)
         if grids:
-            parts[name] = {"relative_error": rounded(float(np.median(errors))), "grids": grids}
+            error = _at_least_noise(rounded(float(np.median(errors))), _of(results, part))
+            parts[name] = {"relative_error": error, "grids": grids}
     return parts
 
 
@@ -205,6 +226,7 @@ def _memory(
         use = sizes >= _SMALLEST_STREAM_BYTES
         log_errors = np.log((floor_s + sizes[use] / (fraction * bandwidth)) / times_s[use])
         error = robust_sigma(log_errors) if use.sum() >= _FEWEST_HELD_OUT else UNCHECKED_ERROR
+        error = _at_least_noise(error, mine)
         found[kind] = {"fraction": rounded(fraction), "relative_error": error}
     # The other kinds are read beside pointwise kernels only.
     return found if "pointwise" in found else {}
@@ -227,7 +249,8 @@ def _collectives(results: Sequence[Measured]) -> dict[str, Any]:
             tables.setdefault(kind, []).append(table | {"time_us": microseconds(log_time)})
     if not tables:
         return {}
-    return {"relative_error": robust_sigma(np.array(errors)), "tables": tables}
+    error = _at_least_noise(robust_sigma(np.array(errors)), _of(results, "collective"))
+    return {"relative_error": error, "tables": tables}
 
 
 def _tile_models(accelerator: Accelerator, results: Sequence[Measured]) -> dict[str, Any]:
@@ -238,6 +261,7 @@ def _tile_models(accelerator: Accelerator, results: Sequence[Measured]) -> dict[
             continue
         fitted = fitted_tile_model(accelerator, mine)
         models[name] = {key: rounded(value) for key, value in vars(fitted).items()}
+        models[name]["relative_error"] = _at_least_noise(models[name]["relative_error"], mine)
     return {"fp32": models} if models else {}
 
 
@@ -317,6 +341,8 @@ def _convolutions(
         found[dtype] = {
             "share_of_gemm": rounded(share),
             "backward_slowdown": rounded(slowdown),
-            "relative_error": max(robust_sigma(residuals), 0.01),
+            "relative_error": _at_least_noise(
+                max(robust_sigma(residuals), 0.01), [*forward, *backward]
+            ),
         }
     return found

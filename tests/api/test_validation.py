@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuplan import api
 from gpuplan.api.validation import validate
 from gpuplan.catalog.errors import GpuplanError, UserFileError
 from gpuplan.planner.predict.kept import reserved_ratio
@@ -55,6 +56,39 @@ def failing(requests: Sequence[ProfileRequest]) -> dict[str, Profile | GpuplanEr
 def time_row(rows: Sequence[PredictionError], name: str) -> PredictionError:
     (row,) = [row for row in rows if (row.id, row.quantity) == (name, "step_time_s")]
     return row
+
+
+def test_a_record_that_measures_nothing_is_a_skipped_row(tmp_path: Path) -> None:
+    answer = validate(write(tmp_path, RUN | {"measured": {"tokens_per_s": 3000}}))
+    (row,) = answer.rows
+    assert row.skipped == (
+        "the record measures nothing: neither step_time_s nor peak_memory_gib, and no oom"
+    )
+    assert answer.summary == ()
+
+
+def test_a_peak_above_what_the_device_has_enters_no_mean(tmp_path: Path) -> None:
+    total = {"step_time_s": 0.01, "peak_memory_gib": 8 * 40.0}
+    of_all, of_one = validate(
+        write(tmp_path, RUN | {"id": "a", "measured": total}, RUN | {"id": "b"})
+    ).rows[1::2]
+    assert of_all.error is None
+    assert of_all.skipped is not None
+    assert "more than the 80 GiB of A100-80GB-SXM" in of_all.skipped
+    assert of_one.error is not None
+
+
+def test_an_accelerator_of_an_offers_file_is_predicted(tmp_path: Path) -> None:
+    path = write(tmp_path, RUN | {"accelerator": "OWN-1"})
+    offers = tmp_path / "own.yaml"
+    offers.write_text(
+        "accelerators:\n  - {name: OWN-1, memory_gib: 48, memory_bandwidth_gb_per_s: 900,"
+        " bf16_tflops: 150, fp32_tflops: 40}\n"
+    )
+    assert {row.skipped for row in api.validate([path]).rows} == {
+        "There is no accelerator 'OWN-1'."
+    }
+    assert all(row.error is not None for row in api.validate([path], offers=offers).rows)
 
 
 def test_a_model_that_fails_is_a_skipped_row(tmp_path: Path) -> None:

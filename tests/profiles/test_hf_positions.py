@@ -34,20 +34,38 @@ def test_tokens_that_a_table_serves(
     assert (found.tokens if found else None) == tokens
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "roberta", "opt", "mpnet"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "gpt2", "roberta", "opt", "mpnet", "albert", "bert", "bert-generation", "big_bird",
+        "blenderbot", "blenderbot-small", "convbert", "distilbert", "electra", "ernie", "flaubert",
+        "fnet", "layoutlm", "megatron-bert", "mobilebert", "mra", "mvp", "nystromformer",
+        "openai-gpt", "pegasus", "plbart", "rembert", "roc_bert", "roformer", "splinter",
+        "squeezebert", "xlm", "yoso",
+    ],
+)  # fmt: skip
 def test_a_real_step_takes_so_many_and_no_more(kind: str) -> None:
-    key = "n_positions" if kind == "gpt2" else "max_position_embeddings"
+    key = "n_positions" if kind in ("gpt2", "openai-gpt") else "max_position_embeddings"
+    sizes = {
+        32: "hidden_size intermediate_size ffn_dim word_embed_proj_dim embedding_size dim emb_dim"
+        " hidden_dim n_embd d_model encoder_ffn_dim decoder_ffn_dim",
+        1: "num_hidden_layers n_layers n_layer encoder_layers decoder_layers",
+        2: "num_attention_heads n_heads n_head encoder_attention_heads decoder_attention_heads",
+        100: "vocab_size",
+    }
+    usual = transformers.AutoConfig.for_model(kind)
     small = {
-        "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-        "intermediate_size": 32, "ffn_dim": 32, "word_embed_proj_dim": 32, "vocab_size": 100,
+        name: size for size, names in sizes.items() for name in names.split()
+        if hasattr(usual, name)
     }  # fmt: skip
     config = transformers.AutoConfig.for_model(kind, **small, **{key: 16})
     table = learned_positions({**config.to_dict(), "model_type": kind}, {})
     assert table is not None
     model = transformers.AutoModel.from_config(config)
-    model(input_ids=torch.full((1, table.tokens), 7))
+    parts = ["input_ids", *(["decoder_input_ids"] if config.is_encoder_decoder else [])]
+    model(**dict.fromkeys(parts, torch.full((1, table.tokens), 7)))
     with pytest.raises((IndexError, RuntimeError)):
-        model(input_ids=torch.full((1, table.tokens + 1), 7))
+        model(**dict.fromkeys(parts, torch.full((1, table.tokens + 1), 7)))
 
 
 @pytest.fixture

@@ -4,7 +4,13 @@ from pathlib import Path
 import pytest
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.profiles.records import RunRecord, parse_software_date, read_records
+from gpuplan.profiles.records import (
+    Measured,
+    RecordedLayout,
+    RunRecord,
+    parse_software_date,
+    read_records,
+)
 
 MINIMAL = {"model": "decoder.py", "accelerator": "A100-80GB-SXM", "measured": {"step_time_s": 1.5}}
 
@@ -58,6 +64,14 @@ def test_gib_become_bytes(tmp_path):
         (MINIMAL | {"micro_batch": 1.5}, "micro_batch is 1.5; it must be"),
         (MINIMAL | {"stack": "jax"}, 'stack is "jax"; it must be'),
         (MINIMAL | {"params": [1]}, "params is [1]; it must be"),
+        (MINIMAL | {"measured": {"step_time_s": True}}, "step_time_s is true; it must be a number"),
+        (
+            MINIMAL | {"measured": {"step_time_ms": 250}},
+            "measured.step_time_ms is no field of a run record. Did you mean measured.step_time_s?",
+        ),
+        (MINIMAL | {"micro_batc": 8}, "micro_batc is no field of a run record."),
+        (MINIMAL | {"layout": {"zero_stages": 1}}, "Did you mean layout.zero_stage?"),
+        (MINIMAL | {"measured": {"oom": True, "step_time_s": 1}}, "measured.oom is true beside"),
     ],
 )
 def test_a_bad_line_is_one_message_with_file_and_line(tmp_path, line, said):
@@ -68,6 +82,26 @@ def test_a_bad_line_is_one_message_with_file_and_line(tmp_path, line, said):
     assert said in raised.value.message
     assert len(raised.value.message.splitlines()) == 1
     assert raised.value.exit_code == 2
+
+
+def test_a_key_like_a_field_that_is_stated_is_kept(tmp_path):
+    line = MINIMAL | {"measured": {"step_time_s": 0.25, "step_time_ms": 250}}
+    (record,) = read_records(write(tmp_path / "runs.jsonl", line))
+    assert record.measured.model_extra == {"step_time_ms": 250}
+
+
+@pytest.mark.parametrize(
+    ("document", "said", "fix"),
+    [
+        (json.dumps([MINIMAL, MINIMAL]), "is a list in JSON", "jq -c '.[]'"),
+        (json.dumps(MINIMAL, indent=2), "is an object in JSON", "jq -c '.'"),
+    ],
+)
+def test_one_json_document_is_told_how_to_become_lines(tmp_path, document, said, fix):
+    with pytest.raises(UsageError) as raised:
+        read_records(write(tmp_path / "runs.json", document))
+    assert said in raised.value.message
+    assert fix in str(raised.value.fix)
 
 
 def test_many_bad_lines_are_counted(tmp_path):
@@ -155,3 +189,11 @@ def test_norms_of_one_program_are_fused_since_its_release_that_fuses_them():
     runs = [r for r in read_records(published) if r.id.startswith("automodel-20")]
     models = {r.id.split("-")[1]: r.model for r in runs if "Llama-3-70B-lora" in r.id}
     assert models == {"2025": "decoder_lora_written_out.py", "2026": "decoder_lora.py"}
+
+
+@pytest.mark.parametrize("kind", [RunRecord, RecordedLayout, Measured])
+def test_the_page_that_messages_name_lists_every_field(kind):
+    text = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    section = text.split("### The fields of a run record")[1].split("\n## ")[0]
+    missing = [name for name in kind.model_fields if f"`{name}`" not in section]
+    assert not missing

@@ -21,6 +21,7 @@ class FakeChild:
     """A device that reaches half of the H200's peak and bandwidth."""
 
     interrupted_at: int | None = None
+    spread = 0.02
 
     def __init__(self, device: str) -> None:
         self.said: Iterator[Any] = iter(())
@@ -32,7 +33,7 @@ class FakeChild:
         said: list[Any] = []
         for index, point in enumerate(points):
             time_s = 3e-6 + point.flops / 5e14 + point.size_bytes / 2.4e12
-            said += [{"begin": index}, {"index": index, "time_s": time_s, "spread": 0.02}]
+            said += [{"begin": index}, {"index": index, "time_s": time_s, "spread": self.spread}]
         said.append({"load": {"sm_clock_mhz": 1500.0, "slowed_by": ["power cap"]}})
         self.said = iter([*said, {"done": True}])
 
@@ -65,8 +66,29 @@ def test_the_summary_says_what_was_measured_and_where_it_is(gpuplan_home: Path, 
     assert "Clocks were lowered by: power cap." in out
     path = gpuplan_home / "data" / "curves" / "H200-141GB-SXM.json"
     assert f"Curves: {path}" in out
+    assert "Repeats differ" not in out
     assert path.is_file()
     assert not err
+
+
+def test_repeats_that_differ_widely_are_an_error_and_are_said(
+    device: type[FakeChild], gpuplan_home: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(device, "spread", 0.9)
+    assert run(QUICK) == 0
+    out = capsys.readouterr().out
+    assert "Repeats differ widely (gemm bf16, " in out
+    assert "close other programs and measure again" in out
+    record = json.loads((gpuplan_home / "data" / "curves" / "H200-141GB-SXM.json").read_text())
+    errors = [
+        record["gemm_grids"]["bf16"]["relative_error"],
+        record["attention_forward"]["relative_error"],
+        record["attention_backward"]["relative_error"],
+        record["convolutions"]["bf16"]["relative_error"],
+        *(part["relative_error"] for part in record["memory"].values()),
+    ]
+    assert min(errors) >= 0.9 / 2.56 - 1e-3
+    assert record["sources"][1].startswith("beside other programs: repeats differed by 25 %")
 
 
 def test_json_is_data_and_names_the_command(tmp_path: Path, capsys) -> None:
