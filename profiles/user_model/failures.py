@@ -159,6 +159,12 @@ def _fix(error: BaseException, what: str, place: UserLine, params: Mapping[str, 
     """Return how to fix what a line of the user's file raised."""
     given = " ".join(f"--param {name}={value}" for name, value in params.items())
     correct = f"correct {place.file}{given and f', or {given}'}"
+    if isinstance(error, ImportError) and "attempted relative import" in what:
+        return (
+            f"correct {place.file}: it is run as a file, beside which its folder is searched, so"
+            " that `from .layers import Block` is `from layers import Block`; in a package, which"
+            " has an __init__.py, dots are allowed."
+        )
     if isinstance(error, ImportError) and "cannot import name" not in what:
         return f"install what it asks for beside gpuplan, or correct {place.file}."
     if MIXED_DTYPES in what:

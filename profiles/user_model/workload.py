@@ -79,6 +79,13 @@ def bound_function(workload: Workload, name: str, *, reserved: int) -> Callable[
     return Params(workload.params).bind(function, reserved=reserved)
 
 
+ARGUMENTS = {
+    "compute_loss": "model, batch",
+    "build_optimizer": "parameters",
+}
+"""What these functions of a model file are called with; `make_batch` has a message of its own."""
+
+
 class Params:
     """The params of a spec, handed to each function by the names it takes.
 
@@ -100,7 +107,11 @@ class Params:
         Args:
             function: The user's function or class.
             reserved: How many leading arguments the caller gives; params never fill those.
+
+        Raises:
+            UserFileError: it does not take so many arguments, or is asynchronous.
         """
+        check_callable_with(function, reserved)
         parameters = _parameters(function)
         names = {
             one.name
@@ -284,6 +295,35 @@ def tokens_per_sample(params: Params, module: ModuleType) -> float | None:
 def tokens_follow_params(module: ModuleType) -> bool:
     """Return whether the file's TOKENS_PER_SAMPLE is a function, and may follow its params."""
     return callable(getattr(module, TOKENS, None))
+
+
+def check_callable_with(function: Callable[..., Any], given: int) -> None:
+    """Check that a user's function can be called with so many arguments before its params.
+
+    Raises:
+        UserFileError: it takes fewer, or is asynchronous.
+    """
+    called = getattr(function, "__name__", "the function")
+    if inspect.iscoroutinefunction(function):
+        raise UserFileError(
+            f"{called}() is asynchronous, and what it returns is not awaited.",
+            fix=f"write def {called}(…) without async.",
+        )
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return  # Of a function in C nothing is known.
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return
+    taken = sum(one.kind is not one.VAR_KEYWORD for one in parameters)
+    if taken < given:
+        wanted = ARGUMENTS.get(called)
+        write = f"write def {called}({wanted})" if wanted else f"let it take {given} arguments"
+        raise UserFileError(
+            f"{called}() takes {taken or 'no'} argument{'' if taken == 1 else 's'}, and is called"
+            f" with {given}.",
+            fix=f"{write}, and its params behind.",
+        )
 
 
 def _missing_params(function: Callable[..., Any], names: list[str]) -> UsageError:

@@ -74,6 +74,44 @@ def test_output_loss_is_the_default_loss(tmp_path: Path) -> None:
     one_step(workload)
 
 
+MINIMAL = """
+import torch
+def build_model(): return torch.nn.Linear(3, 2)
+def make_batch(batch_size): return (torch.ones(batch_size, 3),)
+def compute_loss(model, batch): return model(*batch).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "fix"),
+    [
+        (
+            "compute_loss(model, batch)",
+            "compute_loss(batch)",
+            "compute_loss\\(\\) takes 1 argument, and is called with 2",
+            "write def compute_loss(model, batch)",
+        ),
+        (
+            "def build_model()",
+            "async def build_model()",
+            "build_model\\(\\) is asynchronous",
+            "without async",
+        ),
+    ],
+)
+def test_a_function_that_cannot_be_called_as_it_is_is_refused(
+    tmp_path: Path, old: str, new: str, message: str, fix: str
+) -> None:
+    with pytest.raises(UserFileError, match=message) as raised:
+        load(tmp_path, MINIMAL.replace(old, new))
+    assert fix in (raised.value.fix or "")
+
+
+def test_a_loss_may_take_whatever_it_is_given(tmp_path: Path) -> None:
+    text = MINIMAL.replace("compute_loss(model, batch)", "compute_loss(*given)")
+    one_step(load(tmp_path, text.replace("model(*batch)", "given[0](*given[1])")))
+
+
 def test_a_batch_may_be_a_list_as_loaders_make_it(tmp_path: Path) -> None:
     workload = load(
         tmp_path,
