@@ -13,7 +13,8 @@ from .planned import PlannedRuns
 from .project.on_exceed import OnExceed
 from .project.project import Project
 from .report.limit_rows import LimitCheck
-from .report.rows import Entry, OpenLedgerLine, Sum, most_usd
+from .report.open_rows import OpenLedgerLine, most_usd
+from .report.rows import Entry, Sum
 from .sums import is_same_owner
 
 ONE = Decimal(1)

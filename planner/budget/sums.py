@@ -9,7 +9,8 @@ from decimal import Decimal
 from .money import NOTHING, cents
 from .project.months import Month
 from .project.project import Project
-from .report.rows import Entry, LedgerLine, OpenLedgerLine, Sum, most_usd
+from .report.open_rows import OpenLedgerLine, most_usd
+from .report.rows import Entry, LedgerLine, Sum
 
 NO_EXPERIMENT = "the project"
 NO_OWNER = "no owner"

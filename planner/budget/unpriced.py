@@ -16,7 +16,8 @@ from .money import NOTHING, quantum
 from .planned import OpenLine
 from .project.months import shares_by_month
 from .report.limit_rows import no_price_of
-from .report.rows import EntryKind, LedgerLine, OpenLedgerLine
+from .report.open_rows import OpenLedgerLine
+from .report.rows import EntryKind, LedgerLine
 from .schedule import Span
 
 MACHINES = "machines"
@@ -113,13 +114,13 @@ def _spread(
     for month, share in shares_by_month(books.project.start, span.begin_h, span.end_h):
         quantity = quantum(line.quantity * times * share)
         found = line_of_runs(one, cost, month, line, quantity)
-        yield found.without_price(line.dearest_unit_usd)
+        yield OpenLedgerLine.of(found, line.dearest_unit_usd)
 
 
 def _of_project(books: Books) -> Iterator[OpenLedgerLine]:
     for line, price in rented_lines(books.project, books.idle):
         if price is None and line.quantity:
-            yield line.without_price(_dearest_unit_usd(line.kind, books.tax_percent))
+            yield OpenLedgerLine.of(line, _dearest_unit_usd(line.kind, books.tax_percent))
 
 
 def _dearest_unit_usd(kind: EntryKind, tax_percent: Decimal | None) -> Decimal | None:

@@ -37,12 +37,12 @@ from .assumptions import assumptions, not_included, risks
 from .capacity_rows import CapacityOverTime
 from .experiment_rows import experiment_rows
 from .limit_rows import LimitCheck
+from .open_rows import OpenLedgerLine
 from .report import BudgetReport
 from .rows import (
     Entry,
     LedgerLine,
     MoneyRange,
-    OpenLedgerLine,
     OptionName,
     OptionRow,
     ProjectFacts,

@@ -17,6 +17,7 @@ from ..difference.causes import Difference
 from .actual_rows import SpentRow, VarianceRow
 from .capacity_rows import CapacityOverTime
 from .limit_rows import LimitCheck, no_price_of
+from .open_rows import OpenLedgerLine
 from .outlook import will_come_to_usd
 from .rows import (
     AcceleratorUse,
@@ -25,7 +26,6 @@ from .rows import (
     ExperimentRow,
     FundingRow,
     MoneyRange,
-    OpenLedgerLine,
     OptionRow,
     ProjectFacts,
     Sensitivity,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Literal
@@ -10,7 +10,7 @@ from typing import Literal
 from ....catalog.frozen import FrozenModel, Usd
 from ...cost.paid_whole import AFTER_HOURS
 from ...plan.payment import BuyingWay
-from ..money import NOTHING, rounded_usd
+from ..money import rounded_usd
 from ..project.lines import FundingKind
 from ..project.months import Month
 
@@ -66,35 +66,6 @@ class LedgerLine(FrozenModel):
         usd = rounded_usd(self.quantity, unit_usd)
         prices = {"unit_usd": unit_usd, "usd": usd, "list_unit_usd": list_unit_usd}
         return Entry.model_validate({**dict(self), **prices})
-
-    def without_price(self, dearest_unit_usd: Usd | None = None) -> OpenLedgerLine:
-        """Return it as a line that nobody states the price of, US dollars a unit at most."""
-        return OpenLedgerLine.model_validate({**dict(self), "dearest_unit_usd": dearest_unit_usd})
-
-
-class OpenLedgerLine(LedgerLine):
-    """What has no known price: it is in no sum."""
-
-    dearest_unit_usd: Usd | None = None
-    """US dollars of one unit, with tax, at the highest price that any seller states for such a
-    thing; None where that does not say what it costs at most, as of machines without a price and of
-    vCPUs of which nobody says how many there are."""
-
-    @property
-    def most_usd(self) -> Usd | None:
-        """US dollars at that price; None where it is not known."""
-        unit_usd = self.dearest_unit_usd
-        return None if unit_usd is None else self.quantity * unit_usd
-
-
-def most_usd(lines: Iterable[OpenLedgerLine]) -> Usd | None:
-    """Return what lines cost at most, at the dearest known prices; None where one may cost more."""
-    usd = NOTHING
-    for one in lines:
-        if one.most_usd is None:
-            return None
-        usd += one.most_usd
-    return usd
 
 
 class Entry(LedgerLine):
