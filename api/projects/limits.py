@@ -64,7 +64,7 @@ def project_of_launch(
     Raises:
         UsageError: The file is unreadable or malformed; with its line.
     """
-    from ...launcher.labels import slug
+    from ...catalog.text.same_name import is_same_name
 
     if given is not None:
         return limits_of_file(given), None
@@ -78,7 +78,7 @@ def project_of_launch(
         found = limits_of_file(here)
     except UsageError as error:
         return None, f"the limits of {here} are not checked: {error.message.rstrip('.')}"
-    if slug(name) == slug(found.name):
+    if is_same_name(name, found.name):
         return found, None
     return None, (
         f"the limits of {here} are not checked: it is of the project {found.name}, and this launch"

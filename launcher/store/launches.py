@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ...catalog.errors import UsageError
-from ..labels import slug
+from ...catalog.text.same_name import is_same_name
 from ..uptime import Uptime, uptime
 from .estimates import SHORTEST_PREFIX, Store
 from .launch_record import Attempt, LaunchRecord
@@ -254,7 +254,7 @@ class Ledger:
             return []
         with self._store.transaction() as connection:
             known = connection.execute("SELECT DISTINCT project FROM launches").fetchall()
-        names = [row["project"] for row in known if slug(row["project"] or "") == slug(name)]
+        names = [row["project"] for row in known if is_same_name(row["project"] or "", name)]
         listed = ", ".join("?" * len(names))
         return self._where(
             f"project IN ({listed}) OR {in_record('project_file')} = ?",

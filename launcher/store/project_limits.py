@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ...catalog.errors import LimitError
 from ...catalog.frozen import FrozenModel, Usd
+from ...catalog.text.same_name import is_same_name
 from ...planner.budget.project.on_exceed import OnExceed
-from ..labels import slug
 from .accounting import (
     ZERO,
     closed_unknown_at,
@@ -70,7 +70,7 @@ class ProjectFile:
         """Return whether a launch is of the project."""
         return (
             record.project_file == self.absolute
-            or slug(record.project) == slug(self.name)
+            or is_same_name(record.project, self.name)
             or (record.project_file is None and record.plan in self.plans)
         )
 
@@ -172,11 +172,11 @@ def standings(
     if limits.month is not None:
         month = month_of(now)
         found.append(stands(f"month {month}", "month", limits.month, lambda _: True, month))
-    mine = slug(wanted.owner)
+    mine = wanted.owner
     found += [
-        stands(f"owner {owner}", f"owners.{owner}", usd, lambda one: slug(one.owner) == mine)
+        stands(f"owner {owner}", f"owners.{owner}", usd, lambda one: is_same_name(one.owner, mine))
         for owner, usd in limits.owners.items()
-        if slug(owner) == mine
+        if is_same_name(owner, mine)
     ]
     if limits.total is not None:
         found.append(stands("total", "total", limits.total, lambda _: True))

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.errors import LimitError
+from ...catalog.text.same_name import is_same_name
 from .accounting import ZERO, is_unbounded, spent_usd
 from .launch_record import LaunchRecord
 from .project_limits import (
@@ -85,14 +86,20 @@ def _scopes(
 ) -> list[tuple[str, str, Decimal, list[LaunchRecord]]]:
     """Return what is limited, the name of it, the limit, and the launches that count."""
     scopes = (
-        ("project", wanted.project, limits.project_usd, [r for r in known if _same(r, wanted)]),
-        ("owner", wanted.owner, limits.owner_usd, [r for r in known if r.owner == wanted.owner]),
+        (
+            "project",
+            wanted.project,
+            limits.project_usd,
+            [one for one in known if is_same_name(one.project, wanted.project)],
+        ),
+        (
+            "owner",
+            wanted.owner,
+            limits.owner_usd,
+            [one for one in known if is_same_name(one.owner, wanted.owner)],
+        ),
         ("month", month, limits.month_usd, known),
     )
     return [
         (scope, name, limit, counted) for scope, name, limit, counted in scopes if limit is not None
     ]
-
-
-def _same(record: LaunchRecord, wanted: LaunchRecord) -> bool:
-    return record.project == wanted.project

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.text.same_name import is_same_name
 from .ledger import total_usd
 from .money import NOTHING, cents
 from .planned import PlannedRuns
@@ -15,7 +16,6 @@ from .project.project import Project
 from .report.limit_rows import LimitCheck
 from .report.open_rows import OpenLedgerLine, most_usd
 from .report.rows import Entry, Sum
-from .sums import is_same_owner
 
 ONE = Decimal(1)
 
@@ -168,7 +168,7 @@ def refuse_misspelt_owners(project: Project) -> None:
 def _nobodys(project: Project) -> list[str]:
     known = _owners(project)
     named = project.limits.owners
-    return [name for name in named if not any(is_same_owner(name, one) for one in known)]
+    return [name for name in named if not any(is_same_name(name, one) for one in known)]
 
 
 def _owners(project: Project) -> set[str]:
@@ -210,7 +210,7 @@ def with_spent_of(checks: Sequence[LimitCheck], spent: SpentOf) -> tuple[LimitCh
 
 
 def _of_owner(owner: str, spent: SpentOf) -> Decimal | None:
-    usd = [usd for name, usd in spent.by_owner.items() if is_same_owner(name, owner)]
+    usd = [usd for name, usd in spent.by_owner.items() if is_same_name(name, owner)]
     return sum(usd, NOTHING) if usd else None
 
 
@@ -233,4 +233,4 @@ def _with(check: LimitCheck, spent_usd: Decimal | None) -> LimitCheck:
 
 
 def _is_of(owner: str | None, name: str) -> bool:
-    return owner is not None and is_same_owner(owner, name)
+    return owner is not None and is_same_name(owner, name)

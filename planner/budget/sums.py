@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
+from ...catalog.text.same_name import is_same_name
 from .money import NOTHING, cents
 from .project.months import Month
 from .project.project import Project
@@ -85,25 +85,16 @@ def owner_limits(project: Project, entries: Iterable[LedgerLine]) -> dict[str, D
     written = {row.owner for row in entries if row.owner}
     found: dict[str, Decimal] = {}
     for owner, limit_usd in project.limits.owners.items():
-        same = [one for one in written if is_same_owner(one, owner)]
+        same = [one for one in written if is_same_name(one, owner)]
         if len(same) == 1:
             found[same[0]] = limit_usd
     return found
-
-
-def is_same_owner(one: str, other: str) -> bool:
-    """Whether two names are one owner's: `Team A` is `team-a`, as in the labels of launches."""
-    return _folded(one) == _folded(other)
 
 
 def _at_most_usd(usd: Decimal, left: Sequence[OpenLedgerLine]) -> Decimal | None:
     """Return a sum with what has no price at its dearest; None where that is nothing or open."""
     more_usd = most_usd(left)
     return None if not left or more_usd is None else cents(usd + more_usd)
-
-
-def _folded(owner: str) -> str:
-    return re.sub(r"[\W_]+", "-", owner.casefold()).strip("-")
 
 
 def _share(usd: Decimal, whole: Decimal) -> float:
