@@ -18,6 +18,7 @@ from gpuplan.cli.render.report.formats.xlsx_style import FORMATS
 from gpuplan.cli.render.report.table import render_table
 from gpuplan.cli.render.report.tables.money_tables import limits_table
 from gpuplan.cli.render.report.words import beside_plan
+from gpuplan.cli.render.report.write import as_template
 from gpuplan.planner.budget.planned import OpenLine
 from gpuplan.planner.budget.ranges import money_range
 from gpuplan.planner.budget.report.build import build_report
@@ -123,6 +124,19 @@ def test_what_belongs_to_no_experiment_is_named_without_a_price_too() -> None:
         line.plain for line in render_table(build_report(make_books(project), MADE), width=120)
     )
     assert "of no experiment: corpus (6 months)" in text
+
+
+def test_a_request_says_at_least_of_the_months_for_which_credits_are_given() -> None:
+    def asked(**fields: object) -> str:
+        project = make_project(months=14, **fields)
+        return as_template(build_report(make_books(project), MADE), "grant", "markdown")
+
+    known = asked()
+    assert "for 12 months: $20.00 of the planned cost" in known
+    kept = {"name": "corpus", "gb": "7", "start": "2027-03"}
+    assert "for 12 months: at least $20.00 of" in asked(storage=[kept])
+    later = asked(storage=[{**kept, "start": "2028-01"}])
+    assert "At least $20.00 is asked for" in later and "for 12 months: $20.00 of" in later
 
 
 def test_a_limit_that_the_dearest_price_keeps_says_so_in_every_format() -> None:
