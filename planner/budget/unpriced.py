@@ -34,8 +34,6 @@ class Unpriced:
     """Runs of an experiment or a line of the project without a price, or with one of a part."""
 
     name: str
-    owner: str | None
-    """Who answers for it."""
     is_in_part: bool = False
     """Whether only a part of it has no price: it is in the sums, but for that."""
     lines: tuple[str, ...] = ()
@@ -81,16 +79,11 @@ def _found(books: Books) -> Iterator[Unpriced]:
         cost = one.chosen(books.option)
         lines = tuple(line.name for line in cost.open_lines)
         if cost.usd is None:
-            yield Unpriced(name=one.name, owner=one.spec.owner)
+            yield Unpriced(name=one.name)
         elif lines:
-            yield Unpriced(
-                name=one.name,
-                owner=one.spec.owner,
-                is_in_part=True,
-                lines=lines,
-            )
-    for name, owner in dict.fromkeys((line.name, line.owner) for line in _of_project(books)):
-        yield Unpriced(name=name, owner=owner)
+            yield Unpriced(name=one.name, is_in_part=True, lines=lines)
+    for name in dict.fromkeys(line.name for line in _of_project(books)):
+        yield Unpriced(name=name)
 
 
 def _of_runs(books: Books) -> Iterator[OpenLedgerLine]:
