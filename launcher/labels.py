@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,25 +35,6 @@ def slug(text: str, *, longest: int = LONGEST_LABEL) -> str:
     """
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return plain[:longest].rstrip("-") or "unnamed"
-
-
-def is_same_name(one: str, other: str) -> bool:
-    """Return whether two names are those of one project, or of one person.
-
-    Case and what stands between words do not tell names apart, as in labels. Letters that labels
-    have no room for do: two names in another script have the same label, and are two names.
-
-    >>> is_same_name("Vision Models", "vision-models"), is_same_name("視覚", "言語")
-    (True, False)
-    """
-    return _words(one) == _words(other)
-
-
-def _words(name: str) -> str | list[str]:
-    plain = unicodedata.normalize("NFKC", name).casefold()
-    # Letters, the marks on them, and digits; all else stands between words.
-    kept = (one if unicodedata.category(one)[0] in "LMN" else " " for one in plain)
-    return "".join(kept).split() or name
 
 
 def this_user() -> str:

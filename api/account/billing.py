@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -43,6 +43,20 @@ class BilledLaunch(FrozenModel):
     """Whether that is 5 % or more."""
 
 
+class UnbilledMonth(FrozenModel):
+    """A month of a launch that is counted, and of which no charge was read."""
+
+    run: str
+    """The launch."""
+    month: str
+    """2027-03 (UTC)."""
+    counted_usd: Usd
+    """US dollars that gpuplan counts for it in that month."""
+    is_month_imported: bool
+    """Whether a bill of its provider for that month was read now: the charges are of another
+    account, have no label, or were not made."""
+
+
 class BillingImport(FrozenModel):
     """What an import came to, and every launch that is billed."""
 
@@ -58,8 +72,13 @@ class BillingImport(FrozenModel):
     """With such a label, that were there twice and count once."""
     months: tuple[str, ...]
     """Provider, account and month that the files replace."""
+    unlabelled_usd: Usd
+    """US dollars of the charges without such a label, which are in no launch."""
     launches: tuple[BilledLaunch, ...]
     """All that are billed, the dearest first."""
+    unbilled: tuple[UnbilledMonth, ...]
+    """Months of launches that are counted and not billed: of bills that were read now, and of
+    launches whose other months are billed. A difference of such a launch holds them."""
 
 
 def import_actuals(
@@ -83,35 +102,64 @@ def import_actuals(
             any file is kept then.
         StoreError: The store cannot be read or written.
     """
-    from ...launcher.store.bills.billing import billed_by_run, keep_bills
+    from ...launcher.labels import slug
+    from ...launcher.store.bills.billing import billed_by_run, billed_months, keep_bills
     from ...launcher.store.bills.files import read_bill
     from ...launcher.store.estimates import Store
+    from ...launcher.store.launches import default_ledger
 
     clock = now or (lambda: datetime.now(UTC))
     named = [Path(one) for one in files]
     store = Store()
     rows = (row for path in named for row in read_bill(path, rates or {}))
     done = keep_bills(store, rows, at=clock().isoformat(timespec="seconds"))
+    known = {slug(one.run): one for one in default_ledger(clock).all()}
     return BillingImport(
         files=tuple(map(str, named)),
         charges=done.rows,
         labelled=done.labelled,
         duplicates=done.duplicates,
         months=done.months,
-        launches=tuple(_launches(billed_by_run(store), clock)),
+        unlabelled_usd=done.unlabelled_usd,
+        launches=tuple(_launches(billed_by_run(store), known, clock())),
+        unbilled=tuple(_unbilled(known, billed_months(store), done.bills, clock())),
     )
 
 
 def _launches(
-    billed: Mapping[str, Billed], clock: Callable[[], datetime]
+    billed: Mapping[str, Billed], known: Mapping[str, LaunchRecord], now: datetime
 ) -> Iterable[BilledLaunch]:
     """Return what was billed for each launch beside what was counted, the dearest first."""
-    from ...launcher.labels import slug
-    from ...launcher.store.launches import default_ledger
-
-    known = {slug(one.run): one for one in default_ledger(clock).all()} if billed else {}
-    found = [_launch(run, one, known.get(run), clock()) for run, one in billed.items()]
+    found = [_launch(run, one, known.get(run), now) for run, one in billed.items()]
     return sorted(found, key=lambda one: (-one.billed_usd, one.run))
+
+
+def _unbilled(
+    known: Mapping[str, LaunchRecord],
+    billed: Collection[tuple[str, str]],
+    bills: Collection[tuple[str, str]],
+    now: datetime,
+) -> Iterable[UnbilledMonth]:
+    """Yield months of launches that are counted and not billed, launch by launch.
+
+    Args:
+        known: launches of the store, by their label.
+        billed: label and month of all charges.
+        bills: provider and month of the bills that were read now.
+        now: the time, for what is spent by open launches.
+    """
+    from ...launcher.store.accounting import spent_by_month
+    from ...launcher.store.launch_sums import provider_of
+
+    labels = {label for label, _ in billed}
+    for label, record in known.items():
+        provider = provider_of(record)
+        for month, usd in spent_by_month(record, now=now).items():
+            is_imported = (provider, month) in bills
+            if usd and (label, month) not in billed and (is_imported or label in labels):
+                yield UnbilledMonth(
+                    run=record.run, month=month, counted_usd=usd, is_month_imported=is_imported
+                )
 
 
 def _launch(run: str, billed: Billed, record: LaunchRecord | None, now: datetime) -> BilledLaunch:

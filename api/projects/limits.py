@@ -64,7 +64,7 @@ def project_of_launch(
     Raises:
         UsageError: The file is unreadable or malformed; with its line.
     """
-    from ...launcher.labels import is_same_name
+    from ...catalog.text.same_name import is_same_name
 
     if given is not None:
         return limits_of_file(given), None

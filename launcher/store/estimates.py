@@ -226,6 +226,12 @@ def _make_private_file(path: Path) -> None:
 
 def _unusable(path: Path, error: Exception) -> StoreError:
     reason = str(error)
+    if "database is locked" in reason:
+        return StoreError(
+            f"The plan store {path} cannot be used: another command has held it for too long.",
+            # Not another folder: limits of what is spent count the launches of this one.
+            fix=f"Run it again when that command has ended; `fuser {path}` names it.",
+        )
     fix = "Make room or give write permission there"
     if "not a database" in reason or "malformed" in reason:
         fix = "Move this damaged file away"

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ...catalog.errors import UsageError
-from ..labels import is_same_name
+from ...catalog.text.same_name import is_same_name
 from ..uptime import Uptime, uptime
 from .estimates import SHORTEST_PREFIX, Store
 from .launch_record import Attempt, LaunchRecord
@@ -247,7 +247,7 @@ class Ledger:
         """Return the launches of a project, newest first.
 
         Args:
-            name: of the project; case and what stands between words do not tell names apart.
+            name: of the project; names are compared as the labels of machines are.
             file: its file, absolute: launches that were made for it are its own by any name.
         """
         if not self._store.exists():

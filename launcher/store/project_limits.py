@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ...catalog.errors import LimitError
 from ...catalog.frozen import FrozenModel, Usd
+from ...catalog.text.same_name import is_same_name
 from ...planner.budget.project.on_exceed import OnExceed
-from ..labels import is_same_name
 from .accounting import (
     ZERO,
     closed_unknown_at,

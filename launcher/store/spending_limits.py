@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.errors import LimitError
-from ..labels import is_same_name
+from ...catalog.text.same_name import is_same_name
 from .accounting import ZERO, is_unbounded, spent_usd
 from .launch_record import LaunchRecord
 from .project_limits import (
@@ -85,12 +85,19 @@ def _scopes(
     wanted: LaunchRecord, known: list[LaunchRecord], limits: SpendingLimits, month: str
 ) -> list[tuple[str, str, Decimal, list[LaunchRecord]]]:
     """Return what is limited, the name of it, the limit, and the launches that count."""
-    project, owner = wanted.project, wanted.owner
-    of_project = [one for one in known if is_same_name(one.project, project)]
-    of_owner = [one for one in known if is_same_name(one.owner, owner)]
     scopes = (
-        ("project", project, limits.project_usd, of_project),
-        ("owner", owner, limits.owner_usd, of_owner),
+        (
+            "project",
+            wanted.project,
+            limits.project_usd,
+            [one for one in known if is_same_name(one.project, wanted.project)],
+        ),
+        (
+            "owner",
+            wanted.owner,
+            limits.owner_usd,
+            [one for one in known if is_same_name(one.owner, wanted.owner)],
+        ),
         ("month", month, limits.month_usd, known),
     )
     return [

@@ -15,7 +15,7 @@ from .planned import OWNED
 from .project.lines import Egress, Storage
 from .project.months import Month
 from .project.project import Project
-from .report.rows import Entry
+from .report.rows import Entry, EntryKind, LedgerLine
 from .trend import trend_of
 
 
@@ -32,6 +32,15 @@ class IdlePrice:
     """Whether the machine is the user's own, bought: no trend and no tax moves its price."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnitPrice:
+    """The price of a unit of a line, US dollars."""
+
+    usd: Decimal
+    list_usd: Decimal | None = None
+    """Before the discount of the pricebook; None without one."""
+
+
 def fixed_rows(
     project: Project, idle: Sequence[IdlePrice], tax_percent: Decimal | None = None
 ) -> Iterator[Entry]:
@@ -44,12 +53,32 @@ def fixed_rows(
         idle: a price for each of its `idle`.
         tax_percent: on what is rented; None: none is counted.
     """
-    rented = (*_storage_rows(project), *_egress_rows(project), *_idle_rows(project, idle))
-    for row in rented:
+    for line, price in rented_lines(project, idle):
+        if price is None:
+            continue
+        row = line.at(
+            quantum(price.usd), None if price.list_usd is None else quantum(price.list_usd)
+        )
         yield row
         if tax_percent and not _is_owned(row):
             yield _tax_row(row, tax_rate(tax_percent))
     yield from _extra_rows(project)
+
+
+def rented_lines(
+    project: Project, idle: Sequence[IdlePrice]
+) -> Iterator[tuple[LedgerLine, UnitPrice | None]]:
+    """Yield what is rented for no experiment, with its price: storage, traffic, idle machines.
+
+    The price is None where no source states it.
+
+    Args:
+        project: the project.
+        idle: a price for each of its `idle`.
+    """
+    yield from _storage_lines(project)
+    yield from _egress_lines(project)
+    yield from _idle_lines(project, idle)
 
 
 def _is_owned(row: Entry) -> bool:
@@ -75,20 +104,14 @@ def _tax_row(row: Entry, rate_usd: Decimal) -> Entry:
     )
 
 
-def _storage_rows(project: Project) -> Iterator[Entry]:
+def _storage_lines(project: Project) -> Iterator[tuple[LedgerLine, UnitPrice | None]]:
     for one in project.storage:
-        price = storage_price(one)
+        known = storage_price(one)
+        quantity, unit, usd = known or (one.gb, "GB-month", None)
         for month in storage_months(one, project):
-            if price is not None:
-                yield _project_row(
-                    month,
-                    "storage",
-                    one.name,
-                    *price,
-                    provider=one.provider,
-                    region=one.region,
-                    owner=project.owner,
-                )
+            place = {"provider": one.provider, "region": one.region, "owner": project.owner}
+            line = _project_line(month, "storage", one.name, quantity, unit, **place)
+            yield line, None if usd is None else UnitPrice(usd=usd)
 
 
 def storage_months(one: Storage, project: Project) -> list[Month]:
@@ -98,19 +121,12 @@ def storage_months(one: Storage, project: Project) -> list[Month]:
     return [first.plus(i) for i in range(min(last, project.end).since(first) + 1)]
 
 
-def _egress_rows(project: Project) -> Iterator[Entry]:
+def _egress_lines(project: Project) -> Iterator[tuple[LedgerLine, UnitPrice | None]]:
     for one in project.egress:
-        price = egress_price(one)
-        if price is not None:
-            yield _project_row(
-                one.month or project.end,
-                "egress",
-                one.name,
-                *price,
-                provider=one.provider,
-                region=one.region,
-                owner=project.owner,
-            )
+        quantity, unit, usd = egress_price(one) or (one.gb, "GB", None)
+        place = {"provider": one.provider, "region": one.region, "owner": project.owner}
+        line = _project_line(one.month or project.end, "egress", one.name, quantity, unit, **place)
+        yield line, None if usd is None else UnitPrice(usd=usd)
 
 
 def storage_price(one: Storage) -> tuple[float, str, Decimal] | None:
@@ -154,56 +170,48 @@ def _listed_price(
     return 1, "month" if unit == "GB-month" else "transfer", usd
 
 
-def _idle_rows(project: Project, prices: Sequence[IdlePrice]) -> Iterator[Entry]:
+def _idle_lines(
+    project: Project, prices: Sequence[IdlePrice]
+) -> Iterator[tuple[LedgerLine, UnitPrice | None]]:
     for one, price in zip(project.idle, prices, strict=True):
-        for i in range(project.months if price.usd_per_hour is not None else 0):
-            assert price.usd_per_hour is not None
+        for i in range(project.months):
             month = project.start.plus(i)
-            trend = Decimal(1) if price.is_owned else trend_of(project, month)
-            listed = price.list_usd_per_hour
-            yield _project_row(
+            line = _project_line(
                 month,
                 "idle",
                 one.name,
                 one.nodes * one.hours_per_month,
                 UNIT,
-                price.usd_per_hour * trend,
                 provider=one.provider,
                 region=price.region,
                 sku=f"{one.instance} {OWNED if price.is_owned else 'on-demand'}",
                 accelerator=price.accelerator,
                 owner=one.owner or project.owner,
-                list_unit_usd=None if listed is None else listed * trend,
             )
+            trend = Decimal(1) if price.is_owned else trend_of(project, month)
+            usd, listed = price.usd_per_hour, price.list_usd_per_hour
+            list_usd = None if listed is None else listed * trend
+            yield line, None if usd is None else UnitPrice(usd=usd * trend, list_usd=list_usd)
 
 
 def _extra_rows(project: Project) -> Iterator[Entry]:
     for one in project.extras:
         kind = "people" if one.kind == "people" else "extra"
-        owner = one.owner or project.owner
+        owner, usd = one.owner or project.owner, quantum(one.usd)
         if one.month is not None:
-            yield _project_row(one.month, kind, one.name, 1, "once", one.usd, owner=owner)
+            yield _project_line(one.month, kind, one.name, 1, "once", owner=owner).at(usd)
             continue
         for i in range(project.months):
             month = project.start.plus(i)
-            yield _project_row(month, kind, one.name, 1, "month", one.usd, owner=owner)
+            yield _project_line(month, kind, one.name, 1, "month", owner=owner).at(usd)
 
 
-def _project_row(
-    month: Month,
-    kind: str,
-    name: str,
-    quantity: float,
-    unit: str,
-    unit_usd: Decimal,
-    *,
-    list_unit_usd: Decimal | None = None,
-    **place: str | None,
-) -> Entry:
-    """Return a row that belongs to no experiment."""
+def _project_line(
+    month: Month, kind: EntryKind, name: str, quantity: float, unit: str, **place: str | None
+) -> LedgerLine:
+    """Return a line of the ledger that belongs to no experiment."""
     known = dict.fromkeys(("stage", "owner", "provider", "region", "sku", "accelerator"))
-    amount, price = quantum(quantity), quantum(unit_usd)
-    return Entry.model_validate(
+    return LedgerLine.model_validate(
         {
             **known,
             **place,
@@ -211,10 +219,7 @@ def _project_row(
             "experiment": None,
             "kind": kind,
             "name": name,
-            "quantity": amount,
+            "quantity": quantum(quantity),
             "unit": unit,
-            "unit_usd": price,
-            "usd": rounded_usd(amount, price),
-            "list_unit_usd": None if list_unit_usd is None else quantum(list_unit_usd),
         }
     )

@@ -19,11 +19,11 @@ from ..cost.run_cost import UNIT
 from ..cost.tax import TAX
 from .attempts import again_hours, billed_hours, evaluation_hours, times_paid
 from .fixed_rows import IdlePrice, fixed_rows
-from .money import NOTHING, cents, quantum, rounded_usd
-from .planned import PlannedRuns, RunCostOf, RunLine
+from .money import NOTHING, cents, quantum
+from .planned import OpenLine, PlannedRuns, RunCostOf, RunLine
 from .project.months import Month, shares_by_month
 from .project.project import Project
-from .report.rows import Entry, EntryKind, OptionName
+from .report.rows import Entry, EntryKind, LedgerLine, OptionName
 from .schedule import Span, month_at, schedule
 from .settled import settled
 from .trend import trend_of
@@ -295,7 +295,18 @@ def _row(
     line: RunLine,
     quantity: Decimal,
 ) -> Entry:
-    return Entry(
+    return line_of_runs(one, cost, month, line, quantity).at(line.unit_usd, line.list_unit_usd)
+
+
+def line_of_runs(
+    one: PlannedRuns,
+    cost: RunCostOf,
+    month: Month,
+    line: RunLine | OpenLine,
+    quantity: Decimal,
+) -> LedgerLine:
+    """Return so much of a cost line of runs in a month, whatever its price is."""
+    return LedgerLine(
         month=month,
         experiment=one.name,
         stage=one.spec.stage,
@@ -308,7 +319,4 @@ def _row(
         name=line.name,
         quantity=quantity,
         unit=line.unit,
-        unit_usd=line.unit_usd,
-        usd=rounded_usd(quantity, line.unit_usd),
-        list_unit_usd=line.list_unit_usd,
     )

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.text.same_name import is_same_name
 from .ledger import total_usd
-from .money import NOTHING
+from .money import NOTHING, cents
 from .planned import PlannedRuns
 from .project.on_exceed import OnExceed
 from .project.project import Project
 from .report.limit_rows import LimitCheck
+from .report.open_rows import OpenLedgerLine, most_usd
 from .report.rows import Entry, Sum
-from .sums import is_same_owner
-from .unpriced import Unpriced
+
+ONE = Decimal(1)
 
 
 def limit_checks(
@@ -25,7 +27,7 @@ def limit_checks(
     planned: Sequence[PlannedRuns],
     contingency_usd: Decimal,
     *,
-    unpriced: Sequence[Unpriced] = (),
+    open_lines: Sequence[OpenLedgerLine] = (),
     to_sign_usd: Decimal = NOTHING,
 ) -> tuple[LimitCheck, ...]:
     """Return every limit of the project with what is planned against it.
@@ -36,48 +38,98 @@ def limit_checks(
         by_month: sums of its months.
         planned: its runs.
         contingency_usd: what nobody planned, part of the total.
-        unpriced: what is in no sum.
+        open_lines: what is in no sum.
         to_sign_usd: what terms cost beyond what is in the sums, that must be signed for them.
     """
-    found = _Checks(project, unpriced)
     limits = project.limits
+    found = _Checks(limits.on_exceed)
     if limits.total is not None:
         whole = total_usd(entries) + contingency_usd
-        found.add("total", whole, limits.total)
+        times, left = 1 + Decimal(str(project.contingency)), _left_of(open_lines, planned)
+        found.add("total", whole, limits.total, left, times=times)
         if to_sign_usd:
-            found.add("total with the terms to sign", whole + to_sign_usd, limits.total)
+            name = "total with the terms to sign"
+            found.add(name, whole + to_sign_usd, limits.total, left, times=times)
     if limits.month is not None:
-        dearest = max(by_month, key=lambda one: one.usd)
-        found.add(f"month {dearest.name}", dearest.usd, limits.month)
+        of_limit = _month_to_tell(by_month, limits.month)
+        of_month = [one for one in open_lines if str(one.month) == of_limit.name]
+        left = _left_of(of_month, planned)
+        found.add(f"month {of_limit.name}", of_limit.usd, limits.month, left)
     for owner, limit_usd in limits.owners.items():
         usd = total_usd(row for row in entries if _is_of(row.owner, owner))
-        of_owner = [one for one in unpriced if _is_of(one.owner, owner)]
-        found.add(f"owner {owner}", usd, limit_usd, of_owner)
+        of_owner = [one for one in open_lines if _is_of(one.owner, owner)]
+        found.add(f"owner {owner}", usd, limit_usd, _left_of(of_owner, planned))
     for one in planned if limits.run is not None else ():
         usd = one.chosen().whole_usd
-        # Without a price its least is nothing, and whether it keeps the limit is not known.
-        of_run = [other for other in unpriced if other.is_of_runs and other.name == one.name]
-        found.add(f"run of {one.name}", usd or NOTHING, limits.run or NOTHING, of_run)
+        left = _left_of_run(one)
+        found.add(f"run of {one.name}", usd or NOTHING, limits.run or NOTHING, left)
     return tuple(found.checks)
 
 
-class _Checks:
-    """Limits of a project, each with what of it has no price: all of that, unless it is named."""
+def _month_to_tell(by_month: Sequence[Sum], limit_usd: Decimal) -> Sum:
+    """Return the month that decides on a limit of months.
 
-    def __init__(self, project: Project, unpriced: Sequence[Unpriced]) -> None:
+    The dearest where that is too dear; else one of which it is not known, the dearest of them; else
+    the one that comes nearest.
+    """
+
+    def order(one: Sum) -> tuple[bool, bool, Decimal]:
+        limited = one.model_copy(update={"limit_usd": limit_usd})
+        most_usd = one.usd if one.at_most_usd is None else one.at_most_usd
+        return limited.is_over, limited.is_unknown, one.usd if limited.is_over else most_usd
+
+    return max(by_month, key=order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Left:
+    """What counts against a limit and has no known price."""
+
+    unpriced: tuple[str, ...] = ()
+    in_part: tuple[str, ...] = ()
+    """Names of what has a price that leaves a part of it out."""
+    most_usd: Decimal | None = NOTHING
+    """What it costs at the dearest known prices; None where it may cost more."""
+
+
+def _left_of(lines: Sequence[OpenLedgerLine], planned: Sequence[PlannedRuns]) -> _Left:
+    priced = {one.name for one in planned if one.chosen().usd is not None}
+    parts = [one for one in lines if one.experiment in priced]
+    wholes = [one for one in lines if one.experiment not in priced]
+    return _Left(
+        unpriced=tuple(dict.fromkeys(one.experiment or one.name for one in wholes)),
+        in_part=tuple(dict.fromkeys(one.experiment or one.name for one in parts)),
+        most_usd=most_usd(lines),
+    )
+
+
+def _left_of_run(one: PlannedRuns) -> _Left:
+    """Return what one run has no known price of."""
+    cost = one.chosen()
+    if cost.usd is None:
+        # Without a price its least is nothing, and whether it keeps the limit is not known.
+        return _Left(unpriced=(one.name,), most_usd=None)
+    most = [line.most_usd for line in cost.open_lines]
+    known = [usd for usd in most if usd is not None]
+    return _Left(
+        in_part=(one.name,) if most else (),
+        most_usd=sum(known, NOTHING) if len(known) == len(most) else None,
+    )
+
+
+class _Checks:
+    """Limits of a project, each with what of it has no price."""
+
+    def __init__(self, on_exceed: OnExceed) -> None:
         self.checks: list[LimitCheck] = []
-        self._on_exceed: OnExceed = project.limits.on_exceed
-        self._all = unpriced
+        self._on_exceed: OnExceed = on_exceed
 
     def add(
-        self,
-        name: str,
-        usd: Decimal,
-        limit_usd: Decimal,
-        unpriced: Sequence[Unpriced] | None = None,
+        self, name: str, usd: Decimal, limit_usd: Decimal, left: _Left, *, times: Decimal = ONE
     ) -> None:
-        """Add a limit; without `unpriced` everything that has no price counts against it."""
-        left = self._all if unpriced is None else unpriced
+        """Add a limit; what has no price counts `times`, as with a contingency."""
+        is_least = bool(left.unpriced or left.in_part)
+        most_usd = left.most_usd if is_least else None
         self.checks.append(
             LimitCheck(
                 name=name,
@@ -85,8 +137,9 @@ class _Checks:
                 limit_usd=limit_usd,
                 is_over=usd > limit_usd,
                 on_exceed=self._on_exceed,
-                unpriced=tuple(one.name for one in left if not one.is_in_part),
-                in_part=tuple(one.name for one in left if one.is_in_part),
+                unpriced=left.unpriced,
+                in_part=left.in_part,
+                at_most_usd=None if most_usd is None else cents(usd + most_usd * times),
             )
         )
 
@@ -115,7 +168,7 @@ def refuse_misspelt_owners(project: Project) -> None:
 def _nobodys(project: Project) -> list[str]:
     known = _owners(project)
     named = project.limits.owners
-    return [name for name in named if not any(is_same_owner(name, one) for one in known)]
+    return [name for name in named if not any(is_same_name(name, one) for one in known)]
 
 
 def _owners(project: Project) -> set[str]:
@@ -157,7 +210,7 @@ def with_spent_of(checks: Sequence[LimitCheck], spent: SpentOf) -> tuple[LimitCh
 
 
 def _of_owner(owner: str, spent: SpentOf) -> Decimal | None:
-    usd = [usd for name, usd in spent.by_owner.items() if is_same_owner(name, owner)]
+    usd = [usd for name, usd in spent.by_owner.items() if is_same_name(name, owner)]
     return sum(usd, NOTHING) if usd else None
 
 
@@ -167,7 +220,8 @@ def _months(planned: LimitCheck, spent: SpentOf) -> Iterator[LimitCheck]:
     yield _with(planned, spent.by_month.get(dearest))
     for month, usd in sorted(spent.by_month.items()):
         if month != dearest and usd > planned.limit_usd:
-            changes = {"name": f"month {month}", "usd": NOTHING, "unpriced": (), "in_part": ()}
+            nothing = {"usd": NOTHING, "unpriced": (), "in_part": (), "at_most_usd": None}
+            changes = {"name": f"month {month}", **nothing}
             yield _with(planned.model_copy(update=changes), usd)
 
 
@@ -179,4 +233,4 @@ def _with(check: LimitCheck, spent_usd: Decimal | None) -> LimitCheck:
 
 
 def _is_of(owner: str | None, name: str) -> bool:
-    return owner is not None and is_same_owner(owner, name)
+    return owner is not None and is_same_name(owner, name)

@@ -10,7 +10,7 @@ from decimal import Decimal
 from ...catalog.names import shown_instance
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
-from ..cost.beside_machines.beside import FAILED_ATTEMPTS, HOST, IDLE_TAIL
+from ..cost.beside_machines.beside import FAILED_ATTEMPTS, HOST, IDLE_TAIL, dearest_unit_usd
 from ..cost.paid_whole import AFTER_HOURS, FURTHER, FURTHER_BLOCK, UNUSED, UNUSED_BLOCK
 from ..cost.run_cost import CENT, UNIT
 from ..cost.tax import TAX, tax_rate, taxed
@@ -63,6 +63,14 @@ class OpenLine:
     name: str
     quantity: float
     unit: str
+    dearest_unit_usd: Decimal | None = None
+    """US dollars of a unit, with tax, where it is dearest; None: that does not bound the line."""
+
+    @property
+    def most_usd(self) -> Decimal | None:
+        """US dollars of one run at that price; None where it is not known."""
+        unit_usd = self.dearest_unit_usd
+        return None if unit_usd is None else Decimal(self.quantity) * unit_usd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,10 +282,21 @@ def _open_lines(plan: Plan) -> tuple[OpenLine, ...]:
     if plan.whole_job is None or not plan.is_lower_bound:
         return ()
     return tuple(
-        OpenLine(kind=_kind_beside(one), name=one.name, quantity=one.quantity, unit=one.unit)
+        OpenLine(
+            kind=_kind_beside(one),
+            name=one.name,
+            quantity=one.quantity,
+            unit=one.unit,
+            dearest_unit_usd=_dearest_unit_usd(one.name, plan),
+        )
         for one in plan.whole_job.data_lines
         if one.is_certain and one.usd is None
     )
+
+
+def _dearest_unit_usd(name: str, plan: Plan) -> Decimal | None:
+    usd, percent = dearest_unit_usd(name), plan.offer.tax_percent
+    return None if usd is None else usd * (1 + tax_rate(Decimal(str(percent or 0))))
 
 
 def _kind_beside(line: DataLine) -> EntryKind:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from .money import NOTHING
+from ...catalog.text.same_name import is_same_name
+from .money import NOTHING, cents
 from .project.months import Month
 from .project.project import Project
+from .report.open_rows import OpenLedgerLine, most_usd
 from .report.rows import Entry, LedgerLine, Sum
 
 NO_EXPERIMENT = "the project"
@@ -22,7 +23,7 @@ def sums_by(
     *,
     unnamed: str = "",
     limits: Mapping[str, Decimal] | None = None,
-    open_lines: Iterable[LedgerLine] = (),
+    open_lines: Iterable[OpenLedgerLine] = (),
 ) -> tuple[Sum, ...]:
     """Return sums of the rows by a name of them, the dearest first; together all the rows.
 
@@ -33,7 +34,9 @@ def sums_by(
         limits: the most that a name's sum may be.
         open_lines: what has no known price; its names are there too, with the least they may be.
     """
-    least = {key(line) or unnamed for line in open_lines}
+    least: dict[str, list[OpenLedgerLine]] = {}
+    for line in open_lines:
+        least.setdefault(key(line) or unnamed, []).append(line)
     by_name: dict[str, Decimal] = dict.fromkeys(sorted(least), NOTHING)
     for row in entries:
         name = key(row) or unnamed
@@ -45,6 +48,7 @@ def sums_by(
             usd=usd,
             share=_share(usd, whole),
             lower_bound=name in least,
+            at_most_usd=_at_most_usd(usd, least.get(name, ())),
             limit_usd=(limits or {}).get(name),
         )
         for name, usd in by_name.items()
@@ -62,7 +66,7 @@ def sums_by_month(
     entries: Iterable[Entry],
     months: Sequence[Month],
     limit_usd: Decimal | None,
-    open_lines: Iterable[LedgerLine] = (),
+    open_lines: Iterable[OpenLedgerLine] = (),
 ) -> tuple[Sum, ...]:
     """Return the sum of every month, in order, also of those in which nothing is spent."""
     sums = sums_by(entries, lambda row: str(row.month), open_lines=open_lines)
@@ -81,19 +85,16 @@ def owner_limits(project: Project, entries: Iterable[LedgerLine]) -> dict[str, D
     written = {row.owner for row in entries if row.owner}
     found: dict[str, Decimal] = {}
     for owner, limit_usd in project.limits.owners.items():
-        same = [one for one in written if is_same_owner(one, owner)]
+        same = [one for one in written if is_same_name(one, owner)]
         if len(same) == 1:
             found[same[0]] = limit_usd
     return found
 
 
-def is_same_owner(one: str, other: str) -> bool:
-    """Whether two names are one owner's: `Team A` is `team-a`, as in the labels of launches."""
-    return _folded(one) == _folded(other)
-
-
-def _folded(owner: str) -> str:
-    return re.sub(r"[\W_]+", "-", owner.casefold()).strip("-")
+def _at_most_usd(usd: Decimal, left: Sequence[OpenLedgerLine]) -> Decimal | None:
+    """Return a sum with what has no price at its dearest; None where that is nothing or open."""
+    more_usd = most_usd(left)
+    return None if not left or more_usd is None else cents(usd + more_usd)
 
 
 def _share(usd: Decimal, whole: Decimal) -> float:

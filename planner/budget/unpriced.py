@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ...catalog.terms.storage import StorageItem, dearest_usd_per_gb
 from ..cost.run_cost import UNIT
+from ..cost.tax import tax_rate
 from .attempts import hours_expected, times_paid
-from .fixed_rows import egress_price, storage_months, storage_price
-from .ledger import Books
+from .fixed_rows import rented_lines
+from .ledger import Books, line_of_runs
 from .money import NOTHING, quantum
 from .planned import OpenLine
-from .project.months import Month, shares_by_month
+from .project.months import shares_by_month
 from .report.limit_rows import no_price_of
+from .report.open_rows import OpenLedgerLine
 from .report.rows import EntryKind, LedgerLine
 from .schedule import Span
 
 MACHINES = "machines"
 """The line of an experiment whose machines have no price."""
+ITEMS: Mapping[EntryKind, StorageItem] = {
+    "storage": "object_storage_usd_per_gb_month",
+    "egress": "internet_egress_usd_per_gb",
+}
+"""Kind of a line that belongs to no experiment → what of it has prices by the GB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +34,6 @@ class Unpriced:
     """Runs of an experiment or a line of the project without a price, or with one of a part."""
 
     name: str
-    owner: str | None
-    """Who answers for it."""
-    is_of_runs: bool = False
-    """Whether it is an experiment."""
     is_in_part: bool = False
     """Whether only a part of it has no price: it is in the sums, but for that."""
     lines: tuple[str, ...] = ()
@@ -55,7 +59,7 @@ def unpriced_text(found: Sequence[Unpriced]) -> Iterator[str]:
         yield f"{known[0].upper()}{known[1:]} ({lines}), and the project costs more than its sums."
 
 
-def open_lines(books: Books) -> tuple[LedgerLine, ...]:
+def open_lines(books: Books) -> tuple[OpenLedgerLine, ...]:
     """Return what has no known price as lines of a ledger, by month and then as in its file."""
     found = [*_of_runs(books), *_of_project(books)]
     return tuple(sorted(found, key=lambda line: line.month))
@@ -71,32 +75,18 @@ def open_amounts(lines: Iterable[LedgerLine]) -> dict[tuple[str | None, ...], De
 
 
 def _found(books: Books) -> Iterator[Unpriced]:
-    project = books.project
     for one in books.planned:
         cost = one.chosen(books.option)
         lines = tuple(line.name for line in cost.open_lines)
         if cost.usd is None:
-            yield Unpriced(name=one.name, owner=one.spec.owner, is_of_runs=True)
+            yield Unpriced(name=one.name)
         elif lines:
-            yield Unpriced(
-                name=one.name,
-                owner=one.spec.owner,
-                is_of_runs=True,
-                is_in_part=True,
-                lines=lines,
-            )
-    for kept in project.storage:
-        if kept.gb and storage_price(kept) is None:
-            yield Unpriced(name=kept.name, owner=project.owner)
-    for sent in project.egress:
-        if sent.gb and egress_price(sent) is None:
-            yield Unpriced(name=sent.name, owner=project.owner)
-    for idle, price in zip(project.idle, books.idle, strict=False):
-        if price.usd_per_hour is None:
-            yield Unpriced(name=idle.name, owner=idle.owner or project.owner)
+            yield Unpriced(name=one.name, is_in_part=True, lines=lines)
+    for name in dict.fromkeys(line.name for line in _of_project(books)):
+        yield Unpriced(name=name)
 
 
-def _of_runs(books: Books) -> Iterator[LedgerLine]:
+def _of_runs(books: Books) -> Iterator[OpenLedgerLine]:
     for span in books.spans():
         cost = span.of.chosen(books.option)
         if cost.usd is None:
@@ -111,70 +101,24 @@ def _of_runs(books: Books) -> Iterator[LedgerLine]:
 
 def _spread(
     span: Span, line: OpenLine, books: Books, *, times: float = 1.0
-) -> Iterator[LedgerLine]:
+) -> Iterator[OpenLedgerLine]:
     """Yield a line of one occurrence of runs in each of the months that these take."""
     one, cost = span.of, span.of.chosen(books.option)
     for month, share in shares_by_month(books.project.start, span.begin_h, span.end_h):
-        yield LedgerLine(
-            month=month,
-            experiment=one.name,
-            stage=one.spec.stage,
-            owner=one.spec.owner,
-            provider=cost.provider,
-            region=cost.region,
-            sku=cost.sku,
-            accelerator=cost.accelerator,
-            kind=line.kind,
-            name=line.name,
-            quantity=quantum(line.quantity * times * share),
-            unit=line.unit,
-        )
+        quantity = quantum(line.quantity * times * share)
+        found = line_of_runs(one, cost, month, line, quantity)
+        yield OpenLedgerLine.of(found, line.dearest_unit_usd)
 
 
-def _of_project(books: Books) -> Iterator[LedgerLine]:
-    project = books.project
-    for kept in project.storage:
-        if kept.gb and storage_price(kept) is None:
-            for month in storage_months(kept, project):
-                place = (kept.provider, kept.region, project.owner)
-                yield _line(month, "storage", kept.name, kept.gb, "GB-month", *place)
-    for sent in project.egress:
-        if sent.gb and egress_price(sent) is None:
-            place = (sent.provider, sent.region, project.owner)
-            yield _line(sent.month or project.end, "egress", sent.name, sent.gb, "GB", *place)
-    for idle, price in zip(project.idle, books.idle, strict=False):
-        if price.usd_per_hour is None:
-            hours = idle.nodes * idle.hours_per_month
-            place = (idle.provider, price.region, idle.owner or project.owner)
-            for i in range(project.months):
-                month = project.start.plus(i)
-                line = _line(month, "idle", idle.name, hours, UNIT, *place)
-                machine = {"sku": f"{idle.instance} on-demand", "accelerator": price.accelerator}
-                yield line.model_copy(update=machine)
+def _of_project(books: Books) -> Iterator[OpenLedgerLine]:
+    for line, price in rented_lines(books.project, books.idle):
+        if price is None and line.quantity:
+            yield OpenLedgerLine.of(line, _dearest_unit_usd(line.kind, books.tax_percent))
 
 
-def _line(
-    month: Month,
-    kind: EntryKind,
-    name: str,
-    quantity: float,
-    unit: str,
-    provider: str | None,
-    region: str | None,
-    owner: str | None,
-) -> LedgerLine:
-    """Return a line that belongs to no experiment."""
-    return LedgerLine(
-        month=month,
-        experiment=None,
-        stage=None,
-        owner=owner,
-        provider=provider,
-        region=region,
-        sku=None,
-        accelerator=None,
-        kind=kind,
-        name=name,
-        quantity=quantum(quantity),
-        unit=unit,
+def _dearest_unit_usd(kind: EntryKind, tax_percent: Decimal | None) -> Decimal | None:
+    """Return the highest price that any seller states of a GB, with tax; None for machines."""
+    item = ITEMS.get(kind)
+    return (
+        None if item is None else dearest_usd_per_gb(item) * (1 + tax_rate(tax_percent or NOTHING))
     )

@@ -30,6 +30,7 @@ from .answer.infeasible import (
 )
 from .answer.named_devices import devices_without_plan
 from .answer.notes import (
+    budget_note,
     no_terms_note,
     offload_note,
     own_machines_note,
@@ -142,6 +143,7 @@ def _notes_of_question(
     yield from frozen_notes(question.choices, profile, best.plans)
     yield from sorted(sweep.refusals)
     yield from offload_note(question, sweep.offload, best.plans)
+    yield from budget_note(question, best.plans)
     yield from no_terms_note(question, sweep.market)
     yield from own_machines_note(sweep.market)
 

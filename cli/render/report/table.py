@@ -104,9 +104,9 @@ def _experiments(report: BudgetReport, width: int, most: int) -> Iterator[Text]:
 def _fixed_lines(report: BudgetReport) -> str:
     """Return what is paid for no experiment: "of no experiment: labels (6 months), disks"."""
     months: dict[str, set[str]] = {}
-    for entry in report.entries:
-        if entry.experiment is None:
-            months.setdefault(clean(entry.name), set()).add(str(entry.month))
+    for line in (*report.entries, *report.open_lines):
+        if line.experiment is None:
+            months.setdefault(clean(line.name), set()).add(str(line.month))
     named = [
         f"{name} ({len(found)} months)" if len(found) > 1 else name
         for name, found in months.items()

@@ -154,12 +154,22 @@ def verdict(report: BudgetReport) -> str | None:
         why = clean(report.unpriced_text)
         return f"Not known whether {which} kept: {why}."
     if not over:
-        few = {1: "The limit is kept.", 2: "Both limits are kept."}
-        return few.get(count, f"All {count} limits are kept.")
+        few = {1: "The limit is kept", 2: "Both limits are kept"}
+        return f"{few.get(count, f'All {count} limits are kept')}{_at_dearest(report)}."
     worst = sorted(over, key=lambda one: one.limit_usd - one.highest_usd)
     named = [f"{clean(one.name)} by {usd(one.highest_usd - one.limit_usd)}" for one in worst[:3]]
     rest = [f"{len(over) - 3} more"] if len(over) > 3 else []
     return f"{len(over)} of {count} limits are exceeded: {'; '.join([*named, *rest])}."
+
+
+def _at_dearest(report: BudgetReport) -> str:
+    """Return how far the limit goes that comes nearest where something has no price, or nothing."""
+    found = [one for one in report.limits if one.kept_text is not None]
+    if not found:
+        return ""
+    nearest = min(found, key=lambda one: one.limit_usd - (one.at_most_usd or one.usd))
+    named = "" if len(report.limits) == 1 else f"{clean(nearest.name)} is "
+    return f": {named}{nearest.kept_text}"
 
 
 def is_over(report: BudgetReport) -> bool:

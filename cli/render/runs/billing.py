@@ -50,8 +50,18 @@ def _said(answer: BillingImport) -> list[str]:
     twice = f", {answer.duplicates:,} of them twice" if answer.duplicates else ""
     return [
         f"{answer.charges:,} charges read, {answer.labelled:,} of launches kept{twice}:"
-        f" {', '.join(shown)}{more}."
+        f" {', '.join(shown)}{more}.",
+        *_without_label(answer),
     ]
+
+
+def _without_label(answer: BillingImport) -> list[str]:
+    """Return what is billed for no launch, which the bill's sum holds too."""
+    count = answer.charges - answer.labelled - answer.duplicates
+    if not count:
+        return []
+    charges = "1 charge has" if count == 1 else f"{count:,} charges have"
+    return [f"{charges} no label of a launch: {usd(answer.unlabelled_usd)}."]
 
 
 def _notes(answer: BillingImport) -> list[str]:
@@ -63,14 +73,35 @@ def _notes(answer: BillingImport) -> list[str]:
         )
     strangers = sum(not one.is_known for one in answer.launches)
     if strangers:
-        notes.append(f"{strangers} launches are of another store: nothing was counted for them.")
+        which = "1 launch is" if strangers == 1 else f"{strangers} launches are"
+        counted = "it" if strangers == 1 else "them"
+        notes.append(f"{which} of another store: nothing was counted for {counted}.")
+    notes += _unbilled(answer)
     drifted = [one for one in answer.launches if one.is_drifted]
     if drifted:
         names = ", ".join(clean(one.run) for one in drifted[:3])
         notes.append(
-            f"! {len(drifted)} launches are billed at list prices 5 % or more off those that were"
-            f" counted with ({names}): look at the region and the prices of the catalogue."
+            f"! {'1 launch is' if len(drifted) == 1 else f'{len(drifted)} launches are'} billed at"
+            f" list prices 5 % or more off those that were counted with ({names}): look at the"
+            " region and the prices of the catalogue."
         )
+    return notes
+
+
+def _unbilled(answer: BillingImport) -> list[str]:
+    """Return what is counted and in no bill, that of bills which were read now first."""
+    whys = {
+        True: "no charge of these bills is of it: it is of another account, it has no label, or it"
+        " was not billed",
+        False: "import the bill of that month too, which the difference holds until then",
+    }
+    notes: list[str] = []
+    for is_imported, why in whys.items():
+        found = [one for one in answer.unbilled if one.is_month_imported is is_imported]
+        if found:
+            names = [f"{clean(one.run)} {one.month} {usd(one.counted_usd)}" for one in found[:3]]
+            more = f" and {len(found) - 3} more" if found[3:] else ""
+            notes.append(f"! Counted and not billed: {', '.join(names)}{more}: {why}.")
     return notes
 
 

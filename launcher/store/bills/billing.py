@@ -25,6 +25,10 @@ class Imported:
     """Of those, charges that were there twice, and count once."""
     months: tuple[str, ...]
     """"aws 123456789012 2027-03": what was replaced."""
+    bills: frozenset[tuple[str, str]]
+    """Provider and month of each of them, whatever the account."""
+    unlabelled_usd: Decimal
+    """US dollars of the charges that are of no launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +52,15 @@ def keep_bills(store: Store, rows: Iterable[BillRow], *, at: str) -> Imported:
         rows: of all files that are imported together.
         at: when, ISO 8601.
     """
-    count = duplicates = 0
+    count, duplicates, unlabelled_usd = 0, 0, NOTHING
     months: set[tuple[str, str, str]] = set()
     kept: dict[str, BillRow] = {}
     for row in rows:
         count += 1
         months.add((row.provider, row.account, row.month))
-        if row.run is not None:
+        if row.run is None:
+            unlabelled_usd += row.billed_usd
+        else:
             duplicates += row.key in kept
             kept[row.key] = row
     with store.transaction("IMMEDIATE") as connection:
@@ -73,7 +79,16 @@ def keep_bills(store: Store, rows: Iterable[BillRow], *, at: str) -> Imported:
         labelled=len(kept),
         duplicates=duplicates,
         months=tuple(" ".join(one) for one in sorted(months)),
+        bills=frozenset((provider, month) for provider, _, month in months),
+        unlabelled_usd=unlabelled_usd,
     )
+
+
+def billed_months(store: Store) -> frozenset[tuple[str, str]]:
+    """Return the label of each launch with each month in which a charge has it."""
+    with store.transaction() as connection:
+        rows = connection.execute("SELECT DISTINCT run, month FROM billed_charges").fetchall()
+    return frozenset((row["run"], row["month"]) for row in rows)
 
 
 def billed_by_run(store: Store) -> Mapping[str, Billed]:

@@ -22,6 +22,7 @@ from ...labels import RUN_LABEL
 
 LARGEST_USD = Decimal(10**12)
 """An amount above is no bill of anybody."""
+BILL = "name the files that the provider exports of its bill."
 FIX = "export it again: FOCUS 1.x, AWS CUR 2.0 (CSV) or Google Cloud billing (CSV, JSON)."
 
 Cells = Mapping[str, Any]
@@ -85,6 +86,8 @@ def mapper_of(cells: Cells, place: Place) -> Callable[[Cells, Place, Rates], Bil
 
 
 def _of_focus(cells: Cells, place: Place, rates: Rates) -> BillRow:
+    if _text(cells, "x_RecordType") == "forecast":
+        refuse(place, "it is a forecast (`gpuplan report --format focus`), and no charge", BILL)
     rate = _rate(_text(cells, "BillingCurrency") or "USD", place, rates)
     provider = _text(cells, "ProviderName", "ServiceProviderName", "PublisherName")
     return _row(

@@ -37,8 +37,17 @@ from .assumptions import assumptions, not_included, risks
 from .capacity_rows import CapacityOverTime
 from .experiment_rows import experiment_rows
 from .limit_rows import LimitCheck
+from .open_rows import OpenLedgerLine
 from .report import BudgetReport
-from .rows import Entry, LedgerLine, MoneyRange, OptionName, OptionRow, ProjectFacts, Sum
+from .rows import (
+    Entry,
+    LedgerLine,
+    MoneyRange,
+    OptionName,
+    OptionRow,
+    ProjectFacts,
+    Sum,
+)
 from .summary import option_text, summary
 from .terms_to_sign import TermToSign, terms_to_sign
 from .way_rows import WaysOf, no_ways, way_rows
@@ -93,7 +102,7 @@ class _Costs:
     """The ledger of a project, and how sure its sums are."""
 
     entries: tuple[Entry, ...]
-    open_lines: tuple[LedgerLine, ...]
+    open_lines: tuple[OpenLedgerLine, ...]
     months: Sequence[Month]
     by_month: tuple[Sum, ...]
     ranges: Ranges
@@ -148,7 +157,7 @@ def _figures(books: Books, made: Made, costs: _Costs, ways_of: WaysOf) -> Budget
         by_month=costs.by_month,
         **_other_sums(project, entries, costs.open_lines),
         month_ranges=_month_ranges(costs.by_month, costs.ranges),
-        limits=_limits(books, costs, without_price, terms),
+        limits=_limits(books, costs, terms),
         accelerators=accelerator_use(books, costs.months),
         accelerator_hours=sum(row.accelerator_hours for row in rows),
         energy_kwh=_known_sum([row.energy_kwh for row in rows]),
@@ -171,7 +180,6 @@ def _figures(books: Books, made: Made, costs: _Costs, ways_of: WaysOf) -> Budget
 def _limits(
     books: Books,
     costs: _Costs,
-    without_price: Sequence[Unpriced],
     terms: Sequence[TermToSign],
 ) -> tuple[LimitCheck, ...]:
     return limit_checks(
@@ -180,7 +188,7 @@ def _limits(
         costs.by_month,
         at_dearest_price(books),
         costs.contingency_usd,
-        unpriced=without_price,
+        open_lines=costs.open_lines,
         to_sign_usd=sum((one.unused_usd for one in terms), NOTHING),
     )
 
@@ -208,7 +216,7 @@ def _facts(project: Project, made: Made) -> ProjectFacts:
 
 
 def _other_sums(
-    project: Project, entries: Sequence[Entry], left: Sequence[LedgerLine]
+    project: Project, entries: Sequence[Entry], left: Sequence[OpenLedgerLine]
 ) -> dict[str, Any]:
     """Return the sums beside those of months, under the names of the report's fields."""
     owners = owner_limits(project, (*entries, *left))

@@ -49,6 +49,9 @@ class LimitCheck(FrozenModel):
     """What counts against it and has no price: whether it is kept is then not known."""
     in_part: tuple[str, ...] = ()
     """What counts against it with a price that leaves a part of it out: the same holds then."""
+    at_most_usd: Usd | None = None
+    """US dollars that are planned where what has no price costs as much as the dearest seller
+    states; None where everything has a price, or where it may cost more than any price says."""
 
     @property
     def highest_usd(self) -> Usd:
@@ -58,7 +61,16 @@ class LimitCheck(FrozenModel):
     @property
     def is_unknown(self) -> bool:
         """Whether it may be exceeded by what has no price."""
-        return bool(self.unpriced or self.in_part) and not self.is_over
+        if not (self.unpriced or self.in_part) or self.is_over:
+            return False
+        return self.at_most_usd is None or self.at_most_usd > self.limit_usd
+
+    @property
+    def kept_text(self) -> str | None:
+        """How it is kept whatever of the dearest known prices holds; None where all has a price."""
+        if self.at_most_usd is None or self.is_over or self.is_unknown:
+            return None
+        return f"at most {dollars(self.at_most_usd)} even at the dearest known price"
 
     @property
     def unpriced_text(self) -> str:
@@ -78,7 +90,10 @@ class LimitCheck(FrozenModel):
             return f"Over the limit: {self.name} has cost {dollars(self.spent_usd)}, and {most}."
         if self.is_over:
             return f"Over the limit: {self.name} is {dollars(self.usd)}, and {most}."
+        dearest = ""
+        if self.at_most_usd is not None:
+            dearest = f" ({dollars(self.at_most_usd)} at the dearest known price)"
         return (
             f"Not known whether a limit is kept: {self.name} is at least {dollars(self.usd)},"
-            f" {most}, and {self.unpriced_text}."
+            f" {most}, and {self.unpriced_text}{dearest}."
         )

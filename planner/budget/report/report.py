@@ -17,6 +17,7 @@ from ..difference.causes import Difference
 from .actual_rows import SpentRow, VarianceRow
 from .capacity_rows import CapacityOverTime
 from .limit_rows import LimitCheck, no_price_of
+from .open_rows import OpenLedgerLine
 from .outlook import will_come_to_usd
 from .rows import (
     AcceleratorUse,
@@ -24,7 +25,6 @@ from .rows import (
     Entry,
     ExperimentRow,
     FundingRow,
-    LedgerLine,
     MoneyRange,
     OptionRow,
     ProjectFacts,
@@ -111,7 +111,7 @@ class BudgetReport(FrozenModel):
     in_part: tuple[str, ...] = ()
     """Experiments that surely pay for something beside their machines whose price no source states,
     such as vCPUs or disks: it is in no sum, which is then the least that it may be."""
-    open_lines: tuple[LedgerLine, ...] = ()
+    open_lines: tuple[OpenLedgerLine, ...] = ()
     """What of both has no price, as lines of the ledger."""
     beyond: tuple[str, ...] = ()
     """What must be paid or looked at beyond the sums, in sentences: prices that nobody states,

@@ -10,6 +10,7 @@ from typing import Literal
 from ....catalog.frozen import FrozenModel, Usd
 from ...cost.paid_whole import AFTER_HOURS
 from ...plan.payment import BuyingWay
+from ..money import rounded_usd
 from ..project.lines import FundingKind
 from ..project.months import Month
 
@@ -59,6 +60,12 @@ class LedgerLine(FrozenModel):
     """How much of it, in `unit`, exact to 6 decimals."""
     unit: str
     """What is counted: instance-hour, GB-month, month …"""
+
+    def at(self, unit_usd: Usd, list_unit_usd: Usd | None = None) -> Entry:
+        """Return the row of the ledger that it is at a unit price, US dollars."""
+        usd = rounded_usd(self.quantity, unit_usd)
+        prices = {"unit_usd": unit_usd, "usd": usd, "list_unit_usd": list_unit_usd}
+        return Entry.model_validate({**dict(self), **prices})
 
 
 class Entry(LedgerLine):
@@ -248,6 +255,9 @@ class Sum(FrozenModel):
     """Of the total, from 0 to 1."""
     lower_bound: bool = False
     """Whether a part of it has no known price: it is then the least that it may be."""
+    at_most_usd: Usd | None = None
+    """US dollars where what has no known price costs as much as the dearest seller states; None
+    where everything has a price, or where it may cost more than any such price says."""
     limit_usd: Usd | None = None
     """The most it may be; None without a limit."""
     spent_usd: Usd | None = None
@@ -263,6 +273,13 @@ class Sum(FrozenModel):
     def is_over(self) -> bool:
         """Whether it is above its limit, by what is planned or by what launches have cost."""
         return self.limit_usd is not None and self.highest_usd > self.limit_usd
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it may be above its limit by what has no known price."""
+        if self.limit_usd is None or not self.lower_bound or self.is_over:
+            return False
+        return self.at_most_usd is None or self.at_most_usd > self.limit_usd
 
 
 class FundingRow(FrozenModel):

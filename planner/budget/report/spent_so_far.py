@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from ....catalog.text.same_name import is_same_name
 from ..limits import SpentOf, with_spent_of
 from ..money import NOTHING, dollars
-from ..sums import is_same_owner
 from .report import BudgetReport
 from .rows import Sum
 
@@ -50,7 +50,7 @@ def _so_far(report: BudgetReport, spent: SpentOf) -> str:
 
 
 def _of_owner(name: str, spent: SpentOf) -> Decimal | None:
-    usd = [usd for owner, usd in spent.by_owner.items() if is_same_owner(owner, name)]
+    usd = [usd for owner, usd in spent.by_owner.items() if is_same_name(owner, name)]
     return sum(usd, NOTHING) if usd else None
 
 

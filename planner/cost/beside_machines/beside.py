@@ -23,7 +23,7 @@ from ...plan.question import Work
 from ..launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
 from ..run_cost import CENT, UNIT
 from ..start_up import start_up_s
-from ..tax import TAX, tax_rate, tax_usd
+from ..tax import TAX, tax_rate, tax_usd, taxed
 from .data_cost import CHECKPOINTS, DISKS, data_lines
 from .dataset_cost import KEPT, MOVED, dataset_lines, dearest_usd
 
@@ -53,7 +53,8 @@ _DEAREST: dict[str, Callable[[], Decimal]] = {
 }
 """The highest price of a unit that is known anywhere, by the name of a line. A host beside an
 accelerator counts as a machine of 4 vCPUs with 16 GB, as a controller is."""
-
+OF_NO_KNOWN_AMOUNT = (HOST,)
+"""Lines of which not even the amount is known: no price of a unit says what they cost at most."""
 
 MANY_HOURS = 1e6
 """Lines are rounded to the cent: over so many hours that says nothing."""
@@ -376,6 +377,38 @@ def total_usd(cost_lines: Iterable[CostLine], beside: Iterable[DataLine]) -> Dec
     """Return the exact sum of a cost and of what is surely paid beside it, where that is known."""
     sure = (one.usd for one in beside if one.is_certain and one.usd is not None)
     return sum((line.usd for line in cost_lines), Decimal(0)) + sum(sure, Decimal(0))
+
+
+def dearest_unit_usd(name: str) -> Decimal | None:
+    """Return the highest price of a unit of a line that any seller states, dollars.
+
+    None where that does not say what the line costs at most: vCPUs of which nobody says how many
+    there are, and lines of machines.
+
+    >>> dearest_unit_usd(HOST), dearest_unit_usd(IDLE_TAIL)
+    (None, None)
+    """
+    dearest = None if name in OF_NO_KNOWN_AMOUNT else _DEAREST.get(name)
+    return None if dearest is None else dearest()
+
+
+def most_beside_usd(beside: Iterable[DataLine], percent: Decimal | None = None) -> Decimal | None:
+    """Return the most that lines without a price cost at the dearest price known, with tax.
+
+    None where nothing says what one of them costs at most.
+
+    Args:
+        beside: what is paid beside machines.
+        percent: tax; None: none is counted.
+    """
+    usd = Decimal(0)
+    for one in beside:
+        if one.is_certain and one.usd is None:
+            unit_usd = dearest_unit_usd(one.name)
+            if unit_usd is None:
+                return None
+            usd += Decimal(one.quantity) * unit_usd
+    return taxed(usd, percent)
 
 
 def is_lower_bound(usd: Decimal, beside: Iterable[DataLine]) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from ....catalog.listing.own_machine import ASSUMED
+from ....catalog.text.money import format_money
 from ....catalog.vocabulary import COMMITTED_YEARS, Offloaded
 from ....profiles.profile import Profile
+from ...cost.beside_machines.beside import most_beside_usd
 from ...cost.run_cost import samples_of, steps_of
 from ...offload.host_memory import ordered
 from ...plan.plan import Plan
@@ -58,6 +61,32 @@ def offload_note(
             f"nothing that was tried fits in device memory, so these plans keep {what} in host"
             " memory: give --offload none to rule that out"
         )
+
+
+def budget_note(question: Question, plans: Sequence[Plan]) -> Iterator[str]:
+    """Yield how a budget counts what of a plan has no known price, where the plans have such."""
+    least = [plan for plan in plans if plan.is_lower_bound]
+    if question.money.budget_usd is None or not least:
+        return
+    budget = format_money(question.money.budget_usd)
+    open_of = dict.fromkeys(plan.offer.provider for plan in least if _most_beside(plan) is None)
+    if open_of:
+        yield (
+            f"whether plans of {', '.join(open_of)} keep to {budget} is not known: vCPUs and memory"
+            " are billed apart there, and nobody says how many come with an accelerator; they are"
+            " counted as 4 vCPUs with 16 GB a machine"
+        )
+    if any(_most_beside(plan) is not None for plan in least):
+        others = "other plans" if open_of else "plans"
+        yield (
+            f"{others} that cost at least (≥) so much likely keep to {budget} even at the dearest"
+            " known price of what has none"
+        )
+
+
+def _most_beside(plan: Plan) -> Decimal | None:
+    job = plan.whole_job
+    return None if job is None else most_beside_usd(job.data_lines)
 
 
 def own_machines_note(market: Market) -> Iterator[str]:

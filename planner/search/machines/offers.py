@@ -10,10 +10,8 @@ from functools import cached_property
 from types import MappingProxyType
 
 from ....catalog.errors import UsageError, did_you_mean
-from ....catalog.listing.no_match import no_match_text
-from ....catalog.listing.offers import OfferView, list_offers
 from ....catalog.listing.ownership import Ownership
-from ....catalog.listing.query import OfferFilter, parse_filter, select_offers
+from ....catalog.listing.query import select_offers
 from ....catalog.snapshot import Catalogue
 from ....catalog.spot import spot_status
 from ....catalog.terms.terms_of_offer import Term
@@ -36,6 +34,7 @@ from ...hardware.cluster import Site
 from ...plan.plan import ChosenOffer
 from ...plan.question import Machine, Money, Work
 from .electricity import Electricity
+from .known_offers import known_offers, no_match_of, wanted_offers
 from .ways_to_buy import Way, by_the_hour, for_a_term
 
 NO_WORK = Work()
@@ -44,10 +43,6 @@ SpotPrices = Mapping[tuple[str, str, str], Mapping[date, Decimal]]
 NO_SPOT_PRICES: SpotPrices = MappingProxyType({})
 LARGE_CLOUDS = ("aws", "azure", "gcp")
 """Sellers that most people who train already have an account with."""
-
-
-INSTEAD = {"launchable": "with --provider all"}
-"""What `estimate` is given to drop a wish that has an option of its own in `offers` alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,12 +217,12 @@ def survey(
     without any price stays as a choice when nothing of it is priced, so that the user sees that it
     exists; it is counted in `without_price` and cannot be ranked by money.
     """
-    wanted = _wanted(catalogue, machine)
+    wanted = wanted_offers(catalogue, machine)
     offers = select_offers(catalogue, wanted)
-    no_match = None if offers else _no_match(catalogue, wanted)
+    no_match = None if offers else no_match_of(catalogue, wanted)
     if with_cpus:
         offers += list(catalogue.cpu_offers)
-    known = _known(offers, catalogue)
+    known = known_offers(offers, catalogue)
     choices = []
     without_price = 0
     for group in known.by_type(by_region=by_region):
@@ -247,66 +242,6 @@ def survey(
         untrainable=known.untrainable,
         no_match=no_match,
     )
-
-
-def _wanted(catalogue: Catalogue, machine: Machine) -> OfferFilter:
-    everywhere = "all" in machine.providers
-    named = tuple(p for p in machine.providers if p != "all")
-    return parse_filter(
-        catalogue,
-        accelerators=machine.accelerators,
-        providers=named,
-        regions=machine.regions,
-        jurisdictions=machine.jurisdictions,
-        instance_types=machine.instances,
-        launchable_only=not (everywhere or named or machine.instances),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    """Offers of machines that are known and train, and how many others there are."""
-
-    offers: tuple[Offer, ...]
-    without_spec: int
-    cannot_train: int
-    untrainable: tuple[Accelerator, ...]
-    """Devices of those that cannot, each once."""
-
-    def by_type(self, *, by_region: bool) -> Iterable[list[Offer]]:
-        """Return the offers of each instance type, of each of its regions where that is asked."""
-        groups: dict[tuple[str, ...], list[Offer]] = {}
-        for offer in self.offers:
-            region = (offer.region,) if by_region else ()
-            groups.setdefault((offer.provider, offer.instance_type, *region), []).append(offer)
-        return groups.values()
-
-
-def _known(offers: Iterable[Offer], catalogue: Catalogue) -> _Known:
-    found: list[Offer] = []
-    without_spec = cannot_train = 0
-    untrainable: dict[str, Accelerator] = {}
-    for offer in offers:
-        instance = catalogue.instance_of(offer)
-        accelerator = catalogue.accelerator_of(offer)
-        if accelerator is None or instance is None:
-            without_spec += 1
-        elif instance.is_fractional or not accelerator.can_train:
-            cannot_train += 1
-            untrainable.setdefault(accelerator.name, accelerator)
-        else:
-            found.append(offer)
-    return _Known(
-        offers=tuple(found),
-        without_spec=without_spec,
-        cannot_train=cannot_train,
-        untrainable=tuple(untrainable.values()),
-    )
-
-
-def _no_match(catalogue: Catalogue, wanted: OfferFilter) -> str:
-    listed = list_offers(catalogue, wanted, OfferView(everything=True))
-    return f"{no_match_text(listed, instead=INSTEAD)}."
 
 
 def refuse_unknown_place(work: Work, catalogue: Catalogue) -> None:

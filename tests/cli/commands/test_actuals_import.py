@@ -120,6 +120,40 @@ def test_every_form_is_joined_with_the_launch(name: str, text: str) -> None:
     assert (found.charges, found.labelled, found.duplicates) == (1, 1, 0)
 
 
+def test_what_is_counted_and_in_no_bill_is_named_with_what_has_no_label(capsys) -> None:
+    """A launch without a charge was left out, and so were the dollars of no launch."""
+    stranger = {**FOCUS, "Tags": "", "BilledCost": "12.50"}
+    found = imported("focus.csv", as_csv([stranger, {**stranger, "BilledCost": "-2"}]))
+    assert (found.launches, found.unlabelled_usd) == ((), Decimal("10.50"))
+    (one,) = found.unbilled
+    assert (one.run, one.month, one.counted_usd) == (RUN, "2027-03", 36)
+    assert one.is_month_imported
+    assert run(["actuals", "import", "focus.csv"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 charges have no label of a launch: $10.50." in said
+    assert f"! Counted and not billed: {RUN} 2027-03 $36.00: no charge of these bills" in said
+
+
+def test_a_month_of_a_billed_launch_that_was_not_imported_is_in_its_difference(capsys) -> None:
+    april = {**FOCUS, "ChargePeriodStart": "2027-04-01T00:00:00Z"}
+    (one,) = imported("april.csv", as_csv([april])).unbilled
+    assert (one.month, one.counted_usd, one.is_month_imported) == ("2027-03", 36, False)
+    assert run(["actuals", "import", "april.csv"]) == 0
+    assert "import the bill of that month too" in " ".join(capsys.readouterr().out.split())
+    assert imported("march.csv", as_csv([FOCUS])).unbilled == ()
+
+
+def test_a_bill_of_another_provider_says_nothing_of_a_launch() -> None:
+    other = {**FOCUS, "ProviderName": "Oracle", "Tags": ""}
+    assert imported("focus.csv", as_csv([other])).unbilled == ()
+
+
+def test_a_forecast_is_no_bill(capsys) -> None:
+    Path("forecast.csv").write_text(as_csv([{**FOCUS, "x_RecordType": "forecast"}]))
+    assert run(["actuals", "import", "forecast.csv"]) == 2
+    assert "forecast.csv:2: it is a forecast" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("column", ["resource_tags_user_gpuplan_run", "resource_tags.gpuplan-run"])
 def test_a_tag_may_have_a_column_of_its_own(column: str) -> None:
     row = {**CUR, "resource_tags": "", column: RUN}

@@ -184,6 +184,20 @@ def test_a_file_that_is_no_store_is_a_store_error(store: Store) -> None:
     assert "Move this damaged file away" in str(caught.value)
 
 
+def test_a_store_that_is_held_sends_nobody_to_another_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another store no limit counts the launches of this one."""
+    store.keep(make_estimate(), inputs_hash="a")
+    monkeypatch.setattr("gpuplan.launcher.store.estimates.LOCK_TIMEOUT_S", 0.01)
+    with contextlib.closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="another command has held it") as said:
+            store.estimates()
+    assert "again when that command has ended" in (said.value.fix or "")
+    assert "GPUPLAN_HOME" not in (said.value.fix or "")
+
+
 def test_a_store_that_may_only_be_read_is_read(store: Store) -> None:
     estimate = make_ranked_estimate()
     store.keep(estimate, inputs_hash="a")

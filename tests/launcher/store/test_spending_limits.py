@@ -27,6 +27,8 @@ from gpuplan.launcher.store.spending_limits import SpendingLimits, refuse_beyond
         (SpendingLimits(owner_usd=Decimal(100)), {"project": "another"}, True),
         (SpendingLimits(owner_usd=Decimal(100)), {"owner": "ANN"}, True),
         (SpendingLimits(owner_usd=Decimal(100)), {"owner": "bob"}, False),
+        (SpendingLimits(owner_usd=Decimal(100)), {"owner": "ANN"}, True),
+        (SpendingLimits(project_usd=Decimal(100)), {"project": "Net"}, True),
         (SpendingLimits(month_usd=Decimal(100)), {"owner": "bob", "project": "another"}, True),
         (SpendingLimits(month_usd=Decimal(100)), {"created_at": START - timedelta(days=30)}, True),
         (SpendingLimits(month_usd=Decimal(100)), {"state": "ended"}, False),

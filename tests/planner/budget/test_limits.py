@@ -10,6 +10,7 @@ import pytest
 from answers import make_plan
 
 from gpuplan.catalog.errors import UsageError
+from gpuplan.catalog.terms.storage import dearest_usd_per_gb
 from gpuplan.cli.render.report.words import standing, verdict
 from gpuplan.planner.budget.fixed_rows import IdlePrice
 from gpuplan.planner.budget.planned import OpenLine, RunCostOf
@@ -86,11 +87,90 @@ def test_a_price_that_leaves_a_part_out_does_not_keep_a_limit() -> None:
     assert rows == {"a": False, "big": True}
 
 
+def disks(gb_months: float, dearest_usd: str | None = "0.3") -> OpenLine:
+    dearest = None if dearest_usd is None else Decimal(dearest_usd)
+    return OpenLine(
+        kind="storage",
+        name="disks",
+        quantity=gb_months,
+        unit="GB-month",
+        dearest_unit_usd=dearest,
+    )
+
+
+def test_a_limit_that_even_the_dearest_known_price_keeps_is_kept() -> None:
+    """Cents of disks in Quebec left five limits of thousands of dollars "not known"."""
+    apart = make_run_cost(open_lines=(disks(10.0),))
+    found = report({"contingency": "10%", "limits": {**LIMITS, "total": "50"}}, big=apart)
+    assert not found.must_not_pass and found.is_lower_bound
+    most = {one.name: one.at_most_usd for one in found.limits if one.at_most_usd is not None}
+    assert most == {
+        "total": Decimal("47.30"),
+        "month 2027-01": Decimal(43),
+        "owner Bo": Decimal(23),
+        "run of big": Decimal(23),
+    }
+    assert verdict(found) == (
+        "All 6 limits are kept: total is at most $47.30 even at the dearest known price."
+    )
+    assert standing(found) == "within the limits"
+    bo = next(one for one in found.by_owner if one.name == "Bo")
+    assert (bo.usd, bo.at_most_usd, bo.is_unknown) == (20, 23, False)
+    assert next(one for one in found.by_owner if one.name == "Ada").at_most_usd is None
+
+
+def test_a_limit_that_the_dearest_known_price_may_break_is_not_known() -> None:
+    found = report(big=make_run_cost(open_lines=(disks(40.0),)))
+    unknown = {one.name: one for one in found.limits if one.is_unknown}
+    assert set(unknown) == {"total", "month 2027-01"} and found.must_not_pass
+    assert unknown["total"].over_text == (
+        "Not known whether a limit is kept: total is at least $40.00, at most $50.00 is allowed,"
+        " and the price of a part of big is not known ($52.00 at the dearest known price)."
+    )
+
+
+def test_one_line_that_nothing_bounds_leaves_its_limits_open() -> None:
+    open_lines = (disks(1.0), disks(1.0, None))
+    found = report(big=make_run_cost(open_lines=open_lines))
+    assert {one.at_most_usd for one in found.limits} == {None}
+    unknown = {one.name for one in found.limits if one.is_unknown}
+    assert unknown == {"total", "month 2027-01", "owner Bo", "run of big"}
+
+
+def test_stored_data_without_a_price_is_bounded_with_its_tax() -> None:
+    fields = {
+        "storage": [{"name": "corpus", "gb": "100"}],
+        "egress": [{"name": "weights", "gb": "10"}],
+        "limits": {**LIMITS, "total": "100"},
+    }
+    project = make_project(**{"experiments": TWO, **fields})
+    books = replace(make_books(project), tax_percent=Decimal(20))
+    found = build_report(books, MADE)
+    kept = dearest_usd_per_gb("object_storage_usd_per_gb_month")
+    sent = dearest_usd_per_gb("internet_egress_usd_per_gb")
+    most_usd = 40 + (6 * 100 * kept + 10 * sent) * Decimal("1.2")
+    total = next(one for one in found.limits if one.name == "total")
+    assert total.at_most_usd == pytest.approx(most_usd, abs=Decimal("0.01"))
+    assert total.unpriced == ("corpus", "weights") and not total.is_unknown
+
+
+def test_the_month_that_may_break_a_limit_is_told_and_not_the_dearest() -> None:
+    """The dearest month was said to be "at least" so much, for a part of another one."""
+    later = {
+        "a": {"model": "a.py", "tokens": "1B"},
+        "big": {"model": "b.py", "tokens": "1B", "start": "2027-03"},
+    }
+    host = OpenLine(kind="accelerators", name="vCPUs", quantity=10.0, unit="instance-hour")
+    cheap = make_run_cost(usd_per_hour="1", open_lines=(host,))
+    found = report({"experiments": later, "limits": {"month": "50"}}, big=cheap)
+    (month,) = found.limits
+    assert month.name == "month 2027-03" and month.usd == 10 and month.is_unknown
+
+
 def test_the_lines_without_a_price_are_those_of_the_ledger_but_for_it() -> None:
-    disks = OpenLine(kind="storage", name="disks", quantity=10.0, unit="GB-month")
     found = report(
         {"storage": [{"name": "corpus", "gb": "7"}]},
-        big=make_run_cost(hours=24 * 31 * 1.5, open_lines=(disks,)),
+        big=make_run_cost(hours=24 * 31 * 1.5, open_lines=(disks(10.0),)),
     )
     assert found.unpriced == ("corpus",) and found.in_part == ("big",)
     of_runs = [one for one in found.open_lines if one.experiment == "big"]

@@ -1,8 +1,10 @@
 """The ledger of a budget report as rows of FOCUS 1.2, for the tools that read invoices so.
 
 A forecast is no charge: the rows go into a file of their own, and `x_RecordType` says "forecast" in
-each. All 21 mandatory columns are there, and the conditional ones that a forecast can know; the
-FOCUS columns come first, in alphabetical order, then ours, which begin with `x_`. Contracted prices
+each. No cell can mark a sum: where a part of the project has no known price, `x_TotalIsLowerBound`
+is "true" in every row, and `x_PartsWithoutPrice` names what is missing beside a row in its month.
+All 21 mandatory columns are there, and the conditional ones that a forecast can know; the FOCUS
+columns come first, in alphabetical order, then ours, which begin with `x_`. Contracted prices
 are those that are paid; list prices are those before the discounts of the user's pricebook, and
 repeat what is paid where no other is known. The specification:
 https://github.com/FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec/tree/v1.2/specification
@@ -10,6 +12,8 @@ https://github.com/FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec/tree/v1.2/specific
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from .....planner.budget.money import QUANTUM
@@ -19,6 +23,8 @@ from .....planner.budget.report.rows import Entry
 from .csv import csv_text
 
 Row = dict[str, str | Decimal | None]
+Parts = Mapping[tuple[str | None, Month], str]
+"""Experiment, None for what belongs to none, and month → what of it has no known price."""
 
 CURRENCY = "USD"
 SERVICES = {
@@ -45,17 +51,26 @@ UNITS = {
 
 def render_focus(report: BudgetReport) -> str:
     """Return the ledger as CSV with the columns of FOCUS 1.2; null is an empty cell."""
-    columns = _row(_empty_entry(report), report)
+    columns = _row(_empty_entry(report), report, {})
     return csv_text(columns, (row.values() for row in focus_rows(report)))
 
 
 def focus_rows(report: BudgetReport) -> list[Row]:
     """Return a row for each of the ledger: column → value, None for null."""
-    return [_row(entry, report) for entry in report.entries]
+    parts = _parts_without_price(report)
+    return [_row(entry, report, parts) for entry in report.entries]
 
 
-def _row(entry: Entry, report: BudgetReport) -> Row:
-    return {**_focus_columns(entry, report), **_own_columns(entry, report)}
+def _row(entry: Entry, report: BudgetReport, parts: Parts) -> Row:
+    return {**_focus_columns(entry, report), **_own_columns(entry, report, parts)}
+
+
+def _parts_without_price(report: BudgetReport) -> Parts:
+    """Return what of each experiment has no known price in each month: names of its lines."""
+    found: dict[tuple[str | None, Month], dict[str, None]] = {}
+    for line in report.open_lines:
+        found.setdefault((line.experiment, line.month), {})[line.name] = None
+    return {key: "; ".join(names) for key, names in found.items()}
 
 
 def _empty_entry(report: BudgetReport) -> Entry:
@@ -108,16 +123,18 @@ def _focus_columns(entry: Entry, report: BudgetReport) -> Row:
         "ProviderName": seller,
         "PublisherName": seller,
         "RegionId": entry.region,
+        # The name by which machines are asked for there, which is what the catalogue has.
+        "RegionName": entry.region,
         "ServiceCategory": category,
         "ServiceName": service,
     }
 
 
-def _own_columns(entry: Entry, report: BudgetReport) -> Row:
+def _own_columns(entry: Entry, report: BudgetReport, parts: Parts) -> Row:
     """Return what is known of a forecast beyond the specification."""
     return {
         "x_RecordType": "forecast",
-        "x_ForecastCreated": report.generated_at,
+        "x_ForecastCreated": _in_utc(report.generated_at),
         "x_PriceSnapshotDate": str(report.snapshot_date),
         "x_ProjectName": report.project.name,
         "x_Experiment": entry.experiment,
@@ -127,12 +144,20 @@ def _own_columns(entry: Entry, report: BudgetReport) -> Row:
         "x_Accelerator": entry.accelerator,
         "x_CostKind": entry.kind,
         "x_CostLine": entry.name,
+        "x_PartsWithoutPrice": parts.get((entry.experiment, entry.month)),
+        "x_TotalIsLowerBound": "true" if report.is_lower_bound else "false",
     }
 
 
 def _instant(month: Month) -> str:
     """Return the begin of a month as the attribute DateTimeFormat wants it: in UTC, with a Z."""
     return f"{month.first_day.isoformat()}T00:00:00Z"
+
+
+def _in_utc(moment: str) -> str:
+    """Return a moment as the attribute DateTimeFormat wants it."""
+    in_utc = datetime.fromisoformat(moment).astimezone(UTC)
+    return in_utc.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def _description(entry: Entry) -> str:

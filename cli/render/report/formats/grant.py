@@ -91,10 +91,12 @@ def _asked(report: BudgetReport) -> Iterator[str]:
         known = clean(report.unpriced_text)
         yield f"{known[0].upper()}{known[1:]}: the project costs more than these sums."
     if len(report.by_month) > MONTHS:
-        first = sum((one.usd for one in report.by_month[:MONTHS]), Decimal(0))
+        of_year = report.by_month[:MONTHS]
+        first = sum((one.usd for one in of_year), Decimal(0))
+        least = "at least " if any(one.lower_bound for one in of_year) else ""
         yield (
-            f"Credits are given for {MONTHS} months: {usd(first)} of the planned cost falls into"
-            f" the first {MONTHS} of {len(report.by_month)} months."
+            f"Credits are given for {MONTHS} months: {least}{usd(first)} of the planned cost falls"
+            f" into the first {MONTHS} of {len(report.by_month)} months."
         )
 
 

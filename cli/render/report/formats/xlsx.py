@@ -206,7 +206,8 @@ def _by_month(of: _Book, sheet: Worksheet) -> None:
         if one.limit_usd is not None:
             left = float(one.limit_usd - one.usd)
             sheet.write_number(row, 3, float(one.limit_usd), style.kinds["usd"])
-            _formula(sheet, row, 4, f"=D{row + 1}-B{row + 1}", style.kinds["usd"], left)
+            form = style.most if one.lower_bound else style.kinds["usd"]
+            _formula(sheet, row, 4, f"=D{row + 1}-B{row + 1}", form, left)
     end = len(of.report.by_month) + 1
     _text(sheet, end, 0, "Total", style.bold)
     formula = f"=ROUND(SUM(B2:B{end}),2)"

@@ -37,6 +37,9 @@ class Style:
     least: dict[str, Format]
     """Of amounts that are the least that they may be, as `kinds` and `totals` are named."""
 
+    most: Format
+    """Of an amount that is the most that it may be: what such a sum leaves of a limit."""
+
     def usd(self, lower_bound: bool) -> Format:  # noqa: FBT001
         """Return the format of a sum."""
         return (self.least if lower_bound else self.kinds)["usd"]
@@ -67,4 +70,5 @@ def styles_of(book: Workbook) -> Style:
             "about_usd": book.add_format({"num_format": f'"≥ "{FORMATS["about_usd"]}'}),
             "total": book.add_format({"num_format": f'"≥ "{FORMATS["usd"]}', **top}),
         },
+        most=book.add_format({"num_format": f'"≤ "{FORMATS["usd"]}'}),
     )

@@ -170,6 +170,8 @@ def _planned(one: LimitCheck) -> Decimal | None:
 def _status_of(one: LimitCheck) -> str:
     if one.is_unknown:
         return one.unpriced_text
+    if one.kept_text is not None:
+        return f"within, {one.kept_text}"
     return _status(one.highest_usd, one.limit_usd, is_over=one.is_over)
 
 
@@ -254,7 +256,7 @@ def assumptions_table(report: BudgetReport) -> Table:
 def _limit(row: Sum) -> tuple[Decimal | None, str | None]:
     if row.limit_usd is None:
         return None, None
-    if row.lower_bound and not row.is_over:
+    if row.is_unknown:
         return row.limit_usd, NOT_KNOWN
     return row.limit_usd, _status(row.highest_usd, row.limit_usd, is_over=row.is_over)
 

@@ -14,9 +14,11 @@ from gpuplan.cli.render.report.formats.csv import render_csv
 from gpuplan.cli.render.report.formats.html import render_html
 from gpuplan.cli.render.report.formats.markdown import render_markdown
 from gpuplan.cli.render.report.formats.xlsx import render_xlsx
+from gpuplan.cli.render.report.formats.xlsx_style import FORMATS
 from gpuplan.cli.render.report.table import render_table
 from gpuplan.cli.render.report.tables.money_tables import limits_table
 from gpuplan.cli.render.report.words import beside_plan
+from gpuplan.cli.render.report.write import as_template
 from gpuplan.planner.budget.planned import OpenLine
 from gpuplan.planner.budget.ranges import money_range
 from gpuplan.planner.budget.report.build import build_report
@@ -84,6 +86,10 @@ def test_the_rows_say_what_has_no_price(in_part: BudgetReport) -> None:
     assert (last["unit_usd"], last["usd"]) == ("", "")
     book = load_workbook(io.BytesIO(render_xlsx(in_part)))
     assert book["Summary"]["B4"].number_format.startswith('"≥ "')
+    january = book["By month"][2]
+    assert january[1].number_format.startswith('"≥ "')
+    assert january[4].number_format.startswith('"≤ "'), "what is left of a limit is the most"
+    assert book["By month"][3][4].number_format == FORMATS["usd"]
     ledger = [[cell.value for cell in row] for row in book["Ledger"].iter_rows()]
     assert ledger[-1][9:] == ["vCPUs", 10, "instance-hour", "unknown", "unknown"]
     formula = book["Summary"]["B4"].value
@@ -109,6 +115,47 @@ def test_options_compare_where_the_project_alone_has_lines_without_a_price() -> 
     cheap, normal, fast = build_report(books, MADE).options
     assert "$16, $4.00 less" in cheap.text or "$4.00 less" in cheap.text
     assert beside_plan(fast, (cheap, normal, fast)).startswith("$40.00 more than planned")
+
+
+def test_what_belongs_to_no_experiment_is_named_without_a_price_too() -> None:
+    """ "the project  ≥ $0.00" stood there, and nobody saw of what."""
+    project = make_project(storage=[{"name": "corpus", "gb": "7"}])
+    text = "\n".join(
+        line.plain for line in render_table(build_report(make_books(project), MADE), width=120)
+    )
+    assert "of no experiment: corpus (6 months)" in text
+
+
+def test_a_request_says_at_least_of_the_months_for_which_credits_are_given() -> None:
+    def asked(**fields: object) -> str:
+        project = make_project(months=14, **fields)
+        return as_template(build_report(make_books(project), MADE), "grant", "markdown")
+
+    known = asked()
+    assert "for 12 months: $20.00 of the planned cost" in known
+    kept = {"name": "corpus", "gb": "7", "start": "2027-03"}
+    assert "for 12 months: at least $20.00 of" in asked(storage=[kept])
+    later = asked(storage=[{**kept, "start": "2028-01"}])
+    assert "At least $20.00 is asked for" in later and "for 12 months: $20.00 of" in later
+
+
+def test_a_limit_that_the_dearest_price_keeps_says_so_in_every_format() -> None:
+    disks = OpenLine(
+        kind="storage",
+        name="disks",
+        quantity=10.0,
+        unit="GB-month",
+        dearest_unit_usd=Decimal("0.3"),
+    )
+    project = make_project(limits={"total": "50", "month": "30", "owners": {"Ada": "30"}})
+    report = build_report(make_books(project, a=make_run_cost(open_lines=(disks,))), MADE)
+    kept = "All 3 limits are kept: month 2027-01 is at most $23.00 even at the dearest known price."
+    text = "\n".join(line.plain for line in render_table(report, width=120))
+    assert kept in text
+    for page in (render_markdown(report), render_html(report)):
+        assert kept in page.replace("\\$", "$")
+        assert "within, at most $23.00 even at the dearest known price" in page.replace("\\$", "$")
+    assert "| 2027-01 | ≥ $20.00 | 100 % | $30.00 | within |" in render_markdown(report)
 
 
 def test_what_has_no_price_is_planned_with_no_sum(report: BudgetReport) -> None:

@@ -13,6 +13,7 @@ from focus_rules import MANDATORY, RULES, Rule, broken
 from gpuplan.cli.render.report.formats.csv import FORMULA_STARTS
 from gpuplan.cli.render.report.write import as_text
 from gpuplan.planner.budget.fixed_rows import IdlePrice
+from gpuplan.planner.budget.planned import OpenLine
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.report import BudgetReport
 from gpuplan.planner.budget.report.rows import EntryKind
@@ -141,6 +142,28 @@ def test_a_forecast_says_that_it_is_one() -> None:
     assert {row["x_RecordType"] for row in rows} == {"forecast"}
     assert all(row["ChargeDescription"].startswith("Forecast: ") for row in rows)
     assert all(row["BillingAccountId"].startswith("forecast-") for row in rows)
+
+
+def test_a_sum_that_is_the_least_is_marked_in_every_row_with_what_is_missing_beside_it() -> None:
+    """A reader of BilledCost alone took "at least" for all."""
+    disks = OpenLine(kind="storage", name="disks", quantity=9.0, unit="GB-month")
+    two = {"a": {"model": "a.py", "tokens": "1B"}, "b": {"model": "b.py", "tokens": "1B"}}
+    project = make_project(experiments=two, storage=[{"name": "=corpus", "gb": "7"}])
+    report = build_report(make_books(project, b=make_run_cost(open_lines=(disks,))), MADE)
+    rows = rows_of(report)
+    assert {row["x_TotalIsLowerBound"] for row in rows} == {"true"}
+    parts = {row["x_Experiment"]: row["x_PartsWithoutPrice"] for row in rows}
+    assert parts == {"a": "", "b": "disks"}
+    assert [fault for row in rows for fault in broken(row)] == []
+    assert {row["x_TotalIsLowerBound"] for row in rows_of(small_report())} == {"false"}
+
+
+def test_a_region_has_its_name_and_the_moment_of_the_forecast_is_in_utc() -> None:
+    """columns/regionname.md; attributes/datetime_format.md."""
+    rows = rows_of(every_kind())
+    assert {(row["RegionId"], row["RegionName"]) for row in rows} == {("us-east-1", "us-east-1")}
+    later = small_report().model_copy(update={"generated_at": "2026-11-23T01:00:00+02:00"})
+    assert rows_of(later)[0]["x_ForecastCreated"] == "2026-11-22T23:00:00Z"
 
 
 def test_a_month_is_one_period() -> None:
