@@ -141,6 +141,10 @@ def describe_failure(
     if place and operator:
         cannot = f"torch's {operator[1]} is given functions to run, which gpuplan cannot trace."
         return UserFileError(f"{where}{cannot}{shown}", fix=WITHOUT_OPERATOR)
+    if place and _in_package(error.__traceback__, "triton"):
+        return UserFileError(
+            f"{where}runs a kernel of Triton, which needs a device.{shown}", fix=_PLAIN_CALLS
+        )
     if place:
         return UserFileError(f"{where}{what}{shown}", fix=_fix(error, what, place, params or {}))
     if _passed_the_model(error.__traceback__):
@@ -239,6 +243,12 @@ _OURS = tuple(
 
 def _is_ours(module: str) -> bool:
     return module.split(".")[0] == __name__.split(".")[0]
+
+
+def _in_package(trace: TracebackType | None, package: str) -> bool:
+    """Return whether an error was raised in a package, by the names of its modules."""
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(trace)]
+    return bool(names) and names[-1].split(".")[0] == package
 
 
 def _passed_the_model(trace: TracebackType | None) -> bool:
