@@ -100,3 +100,26 @@ def test_a_param_that_was_given_may_be_at_fault(tmp_path: Path) -> None:
     with pytest.raises(UserFileError, match="'str' object cannot") as failed:
         api.profile(path, params={"n": "abc"})
     assert failed.value.fix == "correct net.py, or --param n=abc, then run this again."
+
+
+def test_a_relative_import_outside_of_a_package_says_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("from .layers import Block\n")
+    with pytest.raises(UserFileError, match="attempted relative import") as failed:
+        api.profile(path)
+    assert "`from layers import Block`" in (failed.value.fix or "")
+
+
+def test_a_kernel_of_triton_is_not_to_be_corrected(tmp_path: Path) -> None:
+    """Where torch brought triton and there is no device, triton asked for libcuda.so."""
+    path = tmp_path / "net.py"
+    path.write_text(
+        "import types\n"
+        "runtime = types.ModuleType('triton.runtime.driver')\n"
+        "exec('def launch():\\n    raise AssertionError(\"libcuda.so cannot found!\")',"
+        " vars(runtime))\n"
+        "runtime.launch()\n"
+    )
+    with pytest.raises(UserFileError, match="net.py:4: runs a kernel of Triton") as failed:
+        api.profile(path)
+    assert "torch calls of the same shapes" in (failed.value.fix or "")
