@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from ...catalog.errors import UsageError
 from ...catalog.files import make_private, narrow
 from ...catalog.paths import data_dir
+from ...catalog.text.same_name import is_same_name
 from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.plan import Plan
 from .migrations import StoreError, migrate
@@ -204,12 +205,17 @@ class Store:
             # To close what is not committed takes it back.
             with closing(connection):
                 connection.row_factory = sqlite3.Row
+                connection.create_function("is_same_name", 2, _is_same_name, deterministic=True)
                 connection.execute(f"BEGIN {kind}")
                 migrate(connection)
                 yield connection
                 connection.execute("COMMIT")
         except (OSError, sqlite3.Error) as error:
             raise _unusable(self.path, error) from error
+
+
+def _is_same_name(one: str | None, other: str) -> bool:
+    return one is not None and is_same_name(one, other)
 
 
 def _make_private_file(path: Path) -> None:

@@ -48,6 +48,7 @@ class Wanted:
     """Which launches are summed up; None and nothing: all."""
 
     project: str | None = None
+    """In any spelling, as limits count it; the owner too."""
     owner: str | None = None
     outcomes: Sequence[str] = ()
     since: datetime | None = None
@@ -158,12 +159,14 @@ def _sum_up_ended(store: Store) -> None:
 
 
 def condition_of(wanted: Wanted) -> tuple[str, list[str]]:
-    """Return the condition in SQL, and its values."""
+    """Return the condition in SQL, for a connection of a `Store`, and its values."""
     parts, values = ["1"], []
     for name in ("project", "owner"):
         value = getattr(wanted, name)
         if value is not None:
-            parts.append(f"{name} = ?")
+            # Few, of many launches; without a limit SQLite would compare the names of all.
+            known = f"SELECT DISTINCT {name} AS known FROM launches LIMIT -1"
+            parts.append(f"{name} IN (SELECT known FROM ({known}) WHERE is_same_name(known, ?))")
             values.append(value)
     if wanted.outcomes:
         parts.append(f"{KEYS['outcome']} IN ({', '.join('?' * len(wanted.outcomes))})")
