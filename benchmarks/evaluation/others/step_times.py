@@ -39,6 +39,8 @@ trained on kernels of P4, P100, V100, T4 and the A100 of 40 GB. gpuplan's curves
 are from the kernels that NeuSight's authors measured, of the others too: *new device* is gpuplan
 without anything measured on the device, its curves scaled from another's, as NeuSight's are on
 H100, L4 and the A100 of 80 GB. *roofline* is the bound of peak and bandwidth, as they computed it.
+Of new devices of NVIDIA's, in fp32 on one GPU, NeuSight is nearer than that; Habitat's networks do
+not extend to them.
 
 {one_gpu}
 
