@@ -12,6 +12,7 @@
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, and fine-tune, in .venv-frameworks
 #   make test-cloud  launch on a simulated AWS, with real SkyPilot, and test with its click
 #   make test-clouds  ask local servers for prices and quota with the real client libraries
+#   make test-newest  trace and train with the newest release of everything, and torch as pip brings it
 #   make bench     time whole commands and print them beside their budgets
 #   make accuracy  compare predictions with published runs and write docs/accuracy.md
 #   make published-profiles  trace the published image models, in .venv-published
@@ -32,7 +33,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo demo-report test unit check lint types soak test-accuracy test-repeats test-frameworks test-cloud test-clouds test-report test-extras bench accuracy published-profiles compatibility clean base dev report extras frameworks sky clouds published compatibility-libraries
+.PHONY: help demo demo-report test unit check lint types soak test-accuracy test-repeats test-frameworks test-newest test-cloud test-clouds test-report test-extras bench accuracy published-profiles compatibility clean base dev report extras frameworks newest sky clouds published compatibility-libraries
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -79,6 +80,11 @@ bench: base
 test-frameworks: frameworks
 	.venv-frameworks/bin/python -m pytest tests/launcher/frameworks/real_*.py $(PYTEST_ARGS)
 
+# Users have what pip brings: on Linux a torch for CUDA, which asks for a driver that a laptop lacks.
+test-newest: newest
+	.venv-newest/bin/python -m pytest $(PARALLEL) -m "not accuracy and not repeats" \
+		tests/profiles tests/examples tests/planner/parallelism tests/launcher/runner $(PYTEST_ARGS)
+
 # A part that is missing is a failure here; elsewhere these tests skip.
 test-report: report
 	sh scripts/install-report-tests.sh
@@ -106,7 +112,7 @@ test-clouds: clouds
 	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,cloud-clients" \
 		.venv-clouds/bin/python -m pytest --durations=5 tests/catalog/clouds/real_*.py tests/catalog/clouds/*/real_*.py $(PYTEST_ARGS)
 
-base dev report extras frameworks sky clouds published:
+base dev report extras frameworks newest sky clouds published:
 	@sh scripts/install.sh $@
 
 compatibility-libraries:
@@ -122,5 +128,5 @@ compatibility: compatibility-libraries
 	.venv-compatibility/bin/python benchmarks/trace_libraries.py $(COMPATIBILITY_ARGS)
 
 clean:
-	rm -rf .venv .venv-clouds .venv-compatibility .venv-frameworks .venv-published .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-clouds .venv-compatibility .venv-frameworks .venv-newest .venv-published .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,12 +7,13 @@
 # or, with the client libraries of the clouds, into .venv-clouds:  sh scripts/install.sh clouds
 # or, with what published image models are traced with, into .venv-published: ... install.sh published
 # or, with libraries of models, into .venv-compatibility:  sh scripts/install.sh compatibility
+# or the newest release of everything, torch as pip brings it, into .venv-newest: ... install.sh newest
 # Does nothing, and needs no network, when the environment already holds what pyproject.toml and
 # the constraints ask for. PYTHON picks the interpreter, PIP_ARGS adds options to pip.
 set -eu
 cd "$(dirname "$0")/.."
 
-want="${1:?say what to install: base, dev, report, extras, frameworks, sky, clouds, published or compatibility}"
+want="${1:?say what to install: base, dev, report, extras, frameworks, sky, clouds, published, compatibility or newest}"
 venv=.venv
 constraints=constraints.txt
 package=.
@@ -57,6 +58,11 @@ case "$want" in
         constraints=constraints-compatibility.txt
         libraries='diffusers lightning monai open_clip_torch peft segmentation-models-pytorch timm'
         libraries="$libraries torch_geometric torchvision transformers einops scipy"
+        ;;
+    newest)
+        venv=.venv-newest
+        constraints=/dev/null
+        package='.[dev]'
         ;;
 esac
 

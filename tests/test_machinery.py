@@ -104,6 +104,12 @@ def test_skypilot_has_an_environment_and_constraints_of_its_own(checkout: Checko
     assert checkout.did("sky") == [install]
 
 
+def test_the_newest_release_of_everything_is_held_by_no_constraint(checkout: Checkout) -> None:
+    install = DEV.replace("constraints.txt", "/dev/null")
+    assert checkout.did("newest") == ["-m venv .venv-newest", install, COMPILE]
+    assert checkout.did("newest") == []
+
+
 @pytest.mark.parametrize(
     ("what", "libraries"),
     [
