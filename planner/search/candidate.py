@@ -11,13 +11,8 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
-from ..cost.beside_machines.beside import (
-    BesideUsd,
-    Machines,
-    beside_lines,
-    ranked_usd,
-    usd_beside,
-)
+from ..cost.beside_machines.beside import Machines, beside_lines
+from ..cost.beside_machines.in_order import BesideUsd, ranked_usd, usd_beside
 from ..cost.billing import Lengths, has_long_minimum, mean_billed_us, needs_lengths
 from ..cost.paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
 from ..cost.run_cost import CENT

@@ -1,17 +1,11 @@
-"""What a job pays for beside its machines, and what of it counts in the order of plans.
-
-What is surely paid counts: disks, the data set, the idle tail, and of a spot plan the controller
-and the checkpoints in its bucket. Many sellers state no such price, so that plans are ordered as if
-one that is not known were the highest that any seller states: none comes first by stating none.
-"""
+"""What a job pays for beside its machines: lines, their tax, their sum and what bounds it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 
 from ....catalog.terms.controllers import controller_machine, dearest_controller_usd_per_hour
 from ....catalog.terms.storage import dearest_usd_per_gb
@@ -19,13 +13,12 @@ from ....catalog.units import SECONDS_PER_HOUR
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops, failed_attempts
 from ...goodput.priors import prior
 from ...plan.parts import CostLine, DataLine
-from ...plan.question import Work
 from ..launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
 from ..run_cost import CENT, UNIT
 from ..start_up import start_up_s
 from ..tax import TAX, tax_rate, tax_usd, taxed
 from .data_cost import CHECKPOINTS, DISKS, data_lines
-from .dataset_cost import KEPT, MOVED, dataset_lines, dearest_usd
+from .dataset_cost import KEPT, MOVED, dearest_usd
 
 HOST = "vCPUs and memory"
 IDLE_TAIL = "idle tail"
@@ -43,7 +36,7 @@ SPARES_SOURCE = (
 NEGLIGIBLE = Decimal("0.01")
 """Of the machines' dollars: what cannot be more does not make a cost a lower bound."""
 
-_DEAREST: dict[str, Callable[[], Decimal]] = {
+DEAREST: dict[str, Callable[[], Decimal]] = {
     DISKS: lambda: dearest_usd_per_gb("block_storage_usd_per_gb_month"),
     CHECKPOINTS: lambda: dearest_usd_per_gb("object_storage_usd_per_gb_month"),
     CONTROLLER: dearest_controller_usd_per_hour,
@@ -55,61 +48,6 @@ _DEAREST: dict[str, Callable[[], Decimal]] = {
 accelerator counts as a machine of 4 vCPUs with 16 GB, as a controller is."""
 OF_NO_KNOWN_AMOUNT = (HOST,)
 """Lines of which not even the amount is known: no price of a unit says what they cost at most."""
-
-MANY_HOURS = 1e6
-"""Lines are rounded to the cent: over so many hours that says nothing."""
-
-
-@dataclass(frozen=True)
-class BesideUsd:
-    """What is surely paid beside machines, before the length of a job is known, dollars."""
-
-    at_once_usd: float = 0.0
-    usd_per_hour: float = 0.0
-    tail: BilledTail | None = None
-    """The idle tail where the least that is billed may hold it; else it is paid at once."""
-
-    def of(self, hours: float) -> float:
-        """Return the dollars of a job of so many hours."""
-        tail_usd = 0.0 if self.tail is None else self.tail.of(hours)
-        return self.at_once_usd + self.usd_per_hour * hours + tail_usd
-
-    def __add__(self, other: BesideUsd) -> BesideUsd:
-        """Return both together, of which one at most has a tail."""
-        return BesideUsd(
-            self.at_once_usd + other.at_once_usd,
-            self.usd_per_hour + other.usd_per_hour,
-            self.tail or other.tail,
-        )
-
-    def __mul__(self, factor: float) -> BesideUsd:
-        """Return so much of it, such as 1 + a tax."""
-        tail = self.tail and replace(self.tail, usd_per_s=self.tail.usd_per_s * factor)
-        return BesideUsd(self.at_once_usd * factor, self.usd_per_hour * factor, tail)
-
-
-@dataclass(frozen=True)
-class BilledTail:
-    """An idle tail of which only that is billed which is beyond the least that is."""
-
-    minimum_s: float
-    usd_per_s: float
-
-    @property
-    def most_s(self) -> float:
-        """All of it, of a long job."""
-        return billed_tail_s(self.minimum_s, self.minimum_s)
-
-    def billed_s(self, ran_s: float) -> float:
-        """Return the seconds of it that are billed after machines ran for so long."""
-        return billed_tail_s(ran_s, self.minimum_s)
-
-    def of(self, hours: float) -> float:
-        """Return the dollars of it after a job of so many hours."""
-        return self.usd_per_s * self.billed_s(hours * SECONDS_PER_HOUR)
-
-
-NOTHING = BesideUsd()
 
 
 @dataclass(frozen=True)
@@ -176,60 +114,6 @@ def billed_tail_s(ran_s: float, minimum_s: float) -> float:
     """
     tail_s = prior("idle_tail").value
     return min(tail_s, max(0.0, ran_s + tail_s - minimum_s))
-
-
-@lru_cache(maxsize=100_000)
-def usd_beside(machines: Machines, usd_per_hour: Decimal | None) -> BesideUsd:
-    """Return what is surely paid beside machines, without a data set; a search asks often.
-
-    Args:
-        machines: where, how many, how they are bought.
-        usd_per_hour: one node; None where the price is not known.
-    """
-    if not machines.minimum_s or machines.is_owned or machines.is_paid_whole:
-        return usd_of_lines(
-            lambda hours: beside_lines(machines, hours=hours, usd_per_hour=usd_per_hour)
-        )
-
-    def without_tail(hours: float) -> Iterator[DataLine]:
-        lines = beside_lines(machines, hours=hours, usd_per_hour=usd_per_hour)
-        return (line for line in lines if line.name != IDLE_TAIL)
-
-    usd_per_s = machines.nodes * float(usd_per_hour or 0) / SECONDS_PER_HOUR
-    return usd_of_lines(without_tail) + BesideUsd(tail=BilledTail(machines.minimum_s, usd_per_s))
-
-
-def usd_of_dataset(work: Work, provider: str, region: str, *, is_owned: bool = False) -> BesideUsd:
-    """Return what a data set counts in a place, before the length of the job is known."""
-    if work.dataset_bytes is None:
-        return NOTHING
-    return usd_of_lines(
-        lambda hours: dataset_lines(work, provider, region, hours=hours, is_owned=is_owned)
-    )
-
-
-def usd_of_lines(lines_of: Callable[[float], Iterable[DataLine]]) -> BesideUsd:
-    """Return what lines count in the order of plans, before the length of the job is known.
-
-    Args:
-        lines_of: hours of the job → its lines.
-    """
-    at_once_usd, in_all_usd = (ranked_usd(lines_of(hours)) for hours in (0.0, MANY_HOURS))
-    return BesideUsd(at_once_usd, (in_all_usd - at_once_usd) / MANY_HOURS)
-
-
-def ranked_usd(lines: Iterable[DataLine], tax_percent: Decimal | float | None = None) -> float:
-    """Return what lines count in the order of plans, with tax, dollars: what is surely paid."""
-    net = sum(_counted_usd(one) for one in lines if one.is_certain and one.name != TAX)
-    return net * float(1 + tax_rate(Decimal(str(tax_percent or 0))))
-
-
-def _counted_usd(line: DataLine) -> float:
-    if line.usd is not None:
-        return float(line.usd)
-    if line.name in AROUND_LINES:
-        return 0.0  # Of machines without a price, whose own cost is infinite in the order.
-    return float(Decimal(line.quantity) * _DEAREST[line.name]())
 
 
 def host_line(nodes: int, hours: float) -> DataLine:
@@ -388,7 +272,7 @@ def dearest_unit_usd(name: str) -> Decimal | None:
     >>> dearest_unit_usd(HOST), dearest_unit_usd(IDLE_TAIL)
     (None, None)
     """
-    dearest = None if name in OF_NO_KNOWN_AMOUNT else _DEAREST.get(name)
+    dearest = None if name in OF_NO_KNOWN_AMOUNT else DEAREST.get(name)
     return None if dearest is None else dearest()
 
 
@@ -422,4 +306,4 @@ def is_lower_bound(usd: Decimal, beside: Iterable[DataLine]) -> bool:
         beside: what is paid beside them.
     """
     unknown = (one for one in beside if one.is_certain and one.usd is None)
-    return any(Decimal(one.quantity) * _DEAREST[one.name]() >= NEGLIGIBLE * usd for one in unknown)
+    return any(Decimal(one.quantity) * DEAREST[one.name]() >= NEGLIGIBLE * usd for one in unknown)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ....catalog.text.quantity import format_count
 from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
-from ...cost.beside_machines.beside import ranked_usd
+from ...cost.beside_machines.in_order import ranked_usd
 from ...cost.start_up import start_up_s
 from ...plan.answer.answer_parts import Recommended
 from ...plan.plan import Plan

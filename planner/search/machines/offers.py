@@ -25,7 +25,7 @@ from ....catalog.types import (
     Region,
 )
 from ....catalog.vocabulary import Purchase
-from ...cost.beside_machines.beside import NOTHING, BesideUsd, usd_of_dataset
+from ...cost.beside_machines.in_order import NOTHING, BesideUsd, usd_of_dataset
 from ...cost.paid_whole import PaidWhole
 from ...goodput.evaluations import Evaluations
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops

@@ -16,12 +16,11 @@ from gpuplan.planner.cost.beside_machines.beside import (
     billed_tail_s,
     controller_line,
     is_lower_bound,
-    ranked_usd,
     spares_line,
     total_usd,
-    usd_beside,
 )
 from gpuplan.planner.cost.beside_machines.data_cost import data_lines
+from gpuplan.planner.cost.beside_machines.in_order import ranked_usd, usd_beside
 from gpuplan.planner.goodput.own_stops import OwnStops
 from gpuplan.planner.plan.plan import CostLine, DataLine
 

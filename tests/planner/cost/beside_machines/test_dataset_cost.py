@@ -6,7 +6,7 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.terms.storage import read_storage
-from gpuplan.planner.cost.beside_machines.beside import is_lower_bound, ranked_usd, usd_of_dataset
+from gpuplan.planner.cost.beside_machines.beside import is_lower_bound
 from gpuplan.planner.cost.beside_machines.dataset_cost import (
     KEPT,
     MOVED,
@@ -15,6 +15,7 @@ from gpuplan.planner.cost.beside_machines.dataset_cost import (
     dearest_usd,
     known_usd,
 )
+from gpuplan.planner.cost.beside_machines.in_order import ranked_usd, usd_of_dataset
 from gpuplan.planner.plan.question import Work
 
 GIB = 2**30

@@ -6,13 +6,8 @@ import pytest
 
 from gpuplan.catalog.embedded import embedded_catalogue
 from gpuplan.catalog.types import ACCELERATOR_ALONE
-from gpuplan.planner.cost.beside_machines.beside import (
-    HOST,
-    Machines,
-    beside_lines,
-    is_lower_bound,
-    usd_beside,
-)
+from gpuplan.planner.cost.beside_machines.beside import HOST, Machines, beside_lines, is_lower_bound
+from gpuplan.planner.cost.beside_machines.in_order import usd_beside
 
 CATALOGUE = embedded_catalogue()
 
